@@ -1,0 +1,11 @@
+# A toolchain file: the newest clang on PATH (its libFuzzer and sanitizer runtimes must be there).
+if(NOT CMAKE_C_COMPILER)
+    foreach(version 22 21 20 19 18 17 16 15 14)
+        list(APPEND names clang-${version})
+    endforeach()
+    find_program(TFR_CLANG NAMES clang ${names})
+    if(NOT TFR_CLANG)
+        message(FATAL_ERROR "No clang found. On Debian: apt-get install clang-14 libclang-rt-14-dev")
+    endif()
+    set(CMAKE_C_COMPILER ${TFR_CLANG})
+endif()

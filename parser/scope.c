@@ -1,0 +1,316 @@
+// One pass over the module's statements, one over each class body. Names bound twice or under a
+// condition are kept as TFR_BIND_MANY: whoever asks must then not rely on them.
+#include "parser/scope.h"
+
+#include "runtime/arena.h"
+
+static tfr_str text_of(const tfr_scope *s, uint32_t node) { return tfr_tree_text(s->tree, node); }
+
+static tfr_name name_of(tfr_scope *s, uint32_t node) {
+    return tfr_names_add(s->names, text_of(s, node));
+}
+
+static void bind(tfr_scope *s, tfr_arena *arena, tfr_binding binding, bool conditional) {
+    tfr_name name = binding.name;
+    if (name >= s->binding_of_name_cap) {
+        uint32_t cap = name * 2 + 64;
+        s->binding_of_name = tfr_arena_grow(arena, s->binding_of_name,
+                                            s->binding_of_name_cap * sizeof(uint32_t),
+                                            cap * sizeof(uint32_t));
+        s->binding_of_name_cap = cap;
+    }
+    uint32_t known = s->binding_of_name[name];
+    if (known) {
+        tfr_binding *old = &s->bindings.items[known - 1];
+        bool same = old->kind == TFR_BIND_IMPORT && binding.kind == TFR_BIND_IMPORT &&
+                    old->path == binding.path;
+        if (!same) old->kind = TFR_BIND_MANY;
+        return;
+    }
+    // An import under `if is_x_available():` still means that import where it is used at all.
+    if (conditional && binding.kind != TFR_BIND_IMPORT) binding.kind = TFR_BIND_MANY;
+    *TFR_PUSH(arena, &s->bindings) = binding;
+    s->binding_of_name[name] = s->bindings.count;
+}
+
+static tfr_name join_path(tfr_scope *s, tfr_arena *arena, tfr_str module, tfr_str name) {
+    bool dot = module.len && module.data[module.len - 1] != '.';
+    tfr_str text = tfr_str_format(arena, "%.*s%s%.*s", (int)module.len, module.data,
+                                  dot ? "." : "", (int)name.len, name.data);
+    return tfr_names_add(s->names, text);
+}
+
+static void add_import(tfr_scope *s, tfr_arena *arena, uint32_t node, bool conditional) {
+    const tfr_tree *t = s->tree;
+    tfr_kind kind = tfr_tree_kind(t, node);
+    uint32_t module = tfr_tree_field(t, node, TFR_F_MODULE_NAME);
+    tfr_str from = module ? text_of(s, module) : (tfr_str){"", 0};
+    if (kind == TFR_N_IMPORT_FUTURE) return;
+    for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c)) {
+        if (c == module) continue;
+        tfr_kind k = tfr_tree_kind(t, c);
+        if (k == TFR_N_WILDCARD_IMPORT) {
+            s->has_star_import = true;
+            continue;
+        }
+        uint32_t what = k == TFR_N_ALIASED_IMPORT ? tfr_tree_field(t, c, TFR_F_NAME) : c;
+        uint32_t alias = k == TFR_N_ALIASED_IMPORT ? tfr_tree_field(t, c, TFR_F_ALIAS) : 0;
+        tfr_str dotted = text_of(s, what);
+        tfr_binding b = {.kind = TFR_BIND_IMPORT, .node = c};
+        if (kind == TFR_N_IMPORT_FROM) {
+            b.name = alias ? name_of(s, alias) : tfr_names_add(s->names, dotted);
+            b.path = join_path(s, arena, from, dotted);
+        } else if (alias) {
+            b.name = name_of(s, alias);
+            b.path = tfr_names_add(s->names, dotted);
+        } else { // `import a.b.c` binds a
+            const char *dot = memchr(dotted.data, '.', dotted.len);
+            tfr_str first = {dotted.data, dot ? (size_t)(dot - dotted.data) : dotted.len};
+            b.name = b.path = tfr_names_add(s->names, first);
+        }
+        bind(s, arena, b, conditional);
+    }
+}
+
+// `self.x = value` anywhere in a method, nested functions left out.
+static void collect_attributes(tfr_scope *s, tfr_arena *arena, tfr_class *cls, uint32_t function,
+                               bool is_init) {
+    const tfr_tree *t = s->tree;
+    uint32_t params = tfr_tree_field(t, function, TFR_F_PARAMETERS);
+    uint32_t self = tfr_tree_first(t, params);
+    if (!self || tfr_tree_kind(t, self) != TFR_N_IDENTIFIER) return;
+    tfr_str self_name = text_of(s, self);
+    uint32_t body = tfr_tree_field(t, function, TFR_F_BODY);
+    for (uint32_t n = body, skip = 0; n; n = tfr_tree_walk(t, body, n, skip)) {
+        tfr_kind kind = tfr_tree_kind(t, n);
+        skip = kind == TFR_N_FUNCTION || kind == TFR_N_LAMBDA || kind == TFR_N_CLASS;
+        if (kind != TFR_N_ATTRIBUTE) continue;
+        uint32_t object = tfr_tree_field(t, n, TFR_F_OBJECT);
+        if (tfr_tree_kind(t, object) != TFR_N_IDENTIFIER || !tfr_str_eq(text_of(s, object), self_name))
+            continue;
+        uint32_t holder = t->nodes[n].parent;
+        uint8_t field = t->nodes[n].field;
+        tfr_kind hk = tfr_tree_kind(t, holder);
+        bool plain = hk == TFR_N_ASSIGNMENT && field == TFR_F_LEFT;
+        bool target = plain || (hk == TFR_N_AUGMENTED && field == TFR_F_LEFT) ||
+                      hk == TFR_N_PATTERN_LIST || hk == TFR_N_TUPLE_PATTERN ||
+                      hk == TFR_N_DELETE || (hk == TFR_N_FOR && field == TFR_F_LEFT);
+        if (!target) continue;
+        tfr_name name = name_of(s, tfr_tree_field(t, n, TFR_F_ATTRIBUTE));
+        tfr_attribute *a = NULL;
+        for (uint32_t i = 0; i < cls->attributes.count; i++)
+            if (cls->attributes.items[i].name == name) a = &cls->attributes.items[i];
+        if (!a) {
+            a = TFR_PUSH(arena, &cls->attributes);
+            *a = (tfr_attribute){.name = name};
+        }
+        if (!is_init) a->outside_init = true;
+        uint32_t statement = t->nodes[holder].parent; // expression_statement
+        if (t->nodes[statement].parent != body) a->conditional = true;
+        if (a->times < 4) a->values[a->times] = plain ? tfr_tree_field(t, holder, TFR_F_RIGHT) : 0;
+        a->times++;
+    }
+}
+
+static void add_class(tfr_scope *s, tfr_arena *arena, uint32_t node);
+
+static void add_function(tfr_scope *s, tfr_arena *arena, uint32_t node, uint32_t decorated,
+                         uint32_t class_index) {
+    tfr_function f = {.node = node, .decorated = decorated, .class_index = class_index};
+    f.name = name_of(s, tfr_tree_field(s->tree, node, TFR_F_NAME));
+    for (uint32_t c = decorated ? tfr_tree_first(s->tree, decorated) : 0; c;
+         c = tfr_tree_next(s->tree, c)) {
+        if (tfr_tree_kind(s->tree, c) != TFR_N_DECORATOR) continue;
+        uint32_t what = tfr_tree_first(s->tree, c);
+        if (tfr_tree_is(s->tree, what, "staticmethod") || tfr_tree_is(s->tree, what, "classmethod"))
+            f.is_static = true;
+    }
+    *TFR_PUSH(arena, &s->functions) = f;
+}
+
+static void add_bases(tfr_scope *s, tfr_arena *arena, tfr_class *cls) {
+    uint32_t supers = tfr_tree_field(s->tree, cls->node, TFR_F_SUPERCLASSES);
+    for (uint32_t c = supers ? tfr_tree_first(s->tree, supers) : 0; c; c = tfr_tree_next(s->tree, c)) {
+        tfr_kind kind = tfr_tree_kind(s->tree, c);
+        if (kind == TFR_N_KEYWORD_ARGUMENT) continue;
+        bool named = kind == TFR_N_IDENTIFIER || kind == TFR_N_ATTRIBUTE;
+        *TFR_PUSH(arena, &cls->bases) = named ? name_of(s, c) : 0;
+    }
+}
+
+static void add_class(tfr_scope *s, tfr_arena *arena, uint32_t node) {
+    const tfr_tree *t = s->tree;
+    uint32_t index = s->classes.count;
+    tfr_class *cls = TFR_PUSH(arena, &s->classes);
+    *cls = (tfr_class){.node = node, .first_function = s->functions.count};
+    cls->name = name_of(s, tfr_tree_field(t, node, TFR_F_NAME));
+    add_bases(s, arena, cls);
+    uint32_t body = tfr_tree_field(t, node, TFR_F_BODY);
+    for (uint32_t c = tfr_tree_first(t, body); c; c = tfr_tree_next(t, c)) {
+        uint32_t def = c, decorated = 0;
+        if (tfr_tree_kind(t, c) == TFR_N_DECORATED) {
+            decorated = c;
+            def = tfr_tree_field(t, c, TFR_F_DEFINITION);
+        }
+        if (tfr_tree_kind(t, def) == TFR_N_FUNCTION) add_function(s, arena, def, decorated, index);
+    }
+    cls->function_count = s->functions.count - cls->first_function;
+    for (uint32_t i = 0; i < cls->function_count; i++) {
+        tfr_function *f = &s->functions.items[cls->first_function + i];
+        if (f->is_static) continue;
+        bool init = tfr_str_eq(tfr_names_text(s->names, f->name), TFR_STR("__init__"));
+        collect_attributes(s, arena, cls, f->node, init);
+    }
+}
+
+static void bind_targets(tfr_scope *s, tfr_arena *arena, uint32_t target, uint32_t value,
+                         bool conditional) {
+    const tfr_tree *t = s->tree;
+    for (uint32_t n = target, skip = 0; n; n = tfr_tree_walk(t, target, n, skip)) {
+        tfr_kind kind = tfr_tree_kind(t, n);
+        skip = kind == TFR_N_ATTRIBUTE || kind == TFR_N_SUBSCRIPT;
+        if (kind != TFR_N_IDENTIFIER) continue;
+        tfr_binding b = {.name = name_of(s, n), .kind = TFR_BIND_VALUE};
+        b.node = n == target ? value : 0;
+        bind(s, arena, b, conditional);
+    }
+}
+
+static bool binds_by_target(tfr_kind parent, uint8_t field) {
+    return (field == TFR_F_LEFT && (parent == TFR_N_ASSIGNMENT || parent == TFR_N_AUGMENTED ||
+                                    parent == TFR_N_FOR)) ||
+           (parent == TFR_N_NAMED && field == TFR_F_NAME) || parent == TFR_N_AS_PATTERN_TARGET ||
+           parent == TFR_N_DELETE;
+}
+
+// Whatever a function declares global is not certain either.
+static void bind_globals(tfr_scope *s, tfr_arena *arena, uint32_t root) {
+    for (uint32_t n = root; n; n = tfr_tree_walk(s->tree, root, n, false))
+        if (tfr_tree_kind(s->tree, n) == TFR_N_GLOBAL)
+            for (uint32_t c = tfr_tree_first(s->tree, n); c; c = tfr_tree_next(s->tree, c))
+                bind(s, arena, (tfr_binding){.name = name_of(s, c), .kind = TFR_BIND_MANY}, true);
+}
+
+void tfr_scope_build(tfr_scope *s, const tfr_tree *tree, tfr_names *names, tfr_arena *arena) {
+    *s = (tfr_scope){.tree = tree, .names = names};
+    const tfr_tree *t = tree;
+    bool header = true;
+    for (uint32_t n = tfr_tree_first(t, 1), skip; n; n = tfr_tree_walk(t, 1, n, skip)) {
+        tfr_kind kind = tfr_tree_kind(t, n);
+        bool top = t->nodes[n].parent == 1;
+        skip = 0;
+        switch (kind) {
+        case TFR_N_IMPORT:
+        case TFR_N_IMPORT_FROM:
+        case TFR_N_IMPORT_FUTURE:
+            add_import(s, arena, n, !top);
+            if (top && header) s->last_import = n;
+            skip = 1;
+            break;
+        case TFR_N_CLASS:
+        case TFR_N_FUNCTION: {
+            uint32_t parent = t->nodes[n].parent;
+            uint32_t decorated = tfr_tree_kind(t, parent) == TFR_N_DECORATED ? parent : 0;
+            bool plain = t->nodes[decorated ? decorated : n].parent == 1;
+            tfr_binding b = {.name = name_of(s, tfr_tree_field(t, n, TFR_F_NAME)), .node = n};
+            b.kind = kind == TFR_N_CLASS ? TFR_BIND_CLASS : TFR_BIND_FUNCTION;
+            b.index = kind == TFR_N_CLASS ? s->classes.count : s->functions.count;
+            if (kind == TFR_N_CLASS)
+                add_class(s, arena, n);
+            else
+                add_function(s, arena, n, decorated, TFR_NO_CLASS);
+            bind(s, arena, b, !plain);
+            bind_globals(s, arena, n);
+            header = false;
+            skip = 1;
+            break;
+        }
+        case TFR_N_LAMBDA:
+            skip = 1;
+            break;
+        default:
+            if (binds_by_target(tfr_tree_kind(t, t->nodes[n].parent), t->nodes[n].field)) {
+                uint32_t holder = t->nodes[n].parent;
+                bool plain = tfr_tree_kind(t, holder) == TFR_N_ASSIGNMENT &&
+                             t->nodes[t->nodes[holder].parent].parent == 1;
+                bind_targets(s, arena, n, plain ? tfr_tree_field(t, holder, TFR_F_RIGHT) : 0,
+                             !plain);
+                skip = 1;
+            }
+        }
+    }
+}
+
+const tfr_binding *tfr_scope_lookup(const tfr_scope *scope, tfr_name name) {
+    if (name >= scope->binding_of_name_cap || !scope->binding_of_name[name]) return NULL;
+    return &scope->bindings.items[scope->binding_of_name[name] - 1];
+}
+
+uint32_t tfr_scope_class(const tfr_scope *scope, tfr_name name) {
+    const tfr_binding *b = tfr_scope_lookup(scope, name);
+    return b && b->kind == TFR_BIND_CLASS ? b->index : TFR_NO_CLASS;
+}
+
+// Depth-first over bases of this file, left to right: Python's own order for the plain hierarchies
+// of modeling files. A class that is its own base ends at the step limit.
+#define MAX_BASE_STEPS 32
+
+const tfr_function *tfr_scope_method(const tfr_scope *scope, uint32_t class_index, tfr_name name) {
+    uint32_t stack[MAX_BASE_STEPS] = {class_index}, depth = 1;
+    for (int steps = 0; depth && steps < MAX_BASE_STEPS; steps++) {
+        const tfr_class *cls = &scope->classes.items[stack[--depth]];
+        const tfr_function *found = NULL; // the last definition of a name wins
+        for (uint32_t i = 0; i < cls->function_count; i++) {
+            const tfr_function *f = &scope->functions.items[cls->first_function + i];
+            if (f->name == name) found = f;
+        }
+        if (found) return found;
+        for (uint32_t b = cls->bases.count; b-- > 0;) {
+            uint32_t base = tfr_scope_class(scope, cls->bases.items[b]);
+            if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS) stack[depth++] = base;
+        }
+    }
+    return NULL;
+}
+
+const tfr_attribute *tfr_scope_attribute(const tfr_scope *scope, uint32_t class_index,
+                                         tfr_name name, uint32_t *owner) {
+    uint32_t stack[MAX_BASE_STEPS] = {class_index}, depth = 1;
+    for (int steps = 0; depth && steps < MAX_BASE_STEPS; steps++) {
+        uint32_t at = stack[--depth];
+        const tfr_class *cls = &scope->classes.items[at];
+        for (uint32_t i = 0; i < cls->attributes.count; i++)
+            if (cls->attributes.items[i].name == name) {
+                if (owner) *owner = at;
+                return &cls->attributes.items[i];
+            }
+        for (uint32_t b = cls->bases.count; b-- > 0;) {
+            uint32_t base = tfr_scope_class(scope, cls->bases.items[b]);
+            if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS) stack[depth++] = base;
+        }
+    }
+    return NULL;
+}
+
+static bool derives(const tfr_scope *scope, uint32_t cls, uint32_t from) {
+    uint32_t stack[MAX_BASE_STEPS] = {cls}, depth = 1;
+    for (int steps = 0; depth && steps < MAX_BASE_STEPS; steps++) {
+        uint32_t at = stack[--depth];
+        for (uint32_t b = 0; b < scope->classes.items[at].bases.count; b++) {
+            uint32_t base = tfr_scope_class(scope, scope->classes.items[at].bases.items[b]);
+            if (base == from) return true;
+            if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS) stack[depth++] = base;
+        }
+    }
+    return false;
+}
+
+bool tfr_scope_overridden(const tfr_scope *scope, uint32_t class_index, tfr_name method) {
+    for (uint32_t i = 0; i < scope->functions.count; i++) {
+        const tfr_function *f = &scope->functions.items[i];
+        if (f->name != method || f->class_index == TFR_NO_CLASS || f->class_index == class_index)
+            continue;
+        if (derives(scope, f->class_index, class_index)) return true;
+    }
+    return false;
+}

@@ -1,0 +1,216 @@
+// Copies tree-sitter's tree into a flat array in one cursor walk, so that the rest of the program
+// indexes instead of asking, and repairs or refuses what the grammar gets wrong without an error.
+#include "parser/tree.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <tree_sitter/api.h>
+
+const TSLanguage *tree_sitter_python(void);
+
+// Grammar numbers to ours: filled once, read-only afterwards.
+static pthread_once_t language_once = PTHREAD_ONCE_INIT;
+static uint8_t *kind_of_symbol;
+static uint8_t *field_of_id;
+
+static const char *const kind_names[TFR_N_KIND_COUNT] = {
+    [TFR_N_OTHER] = "expression",
+#define KIND(suffix, name) [TFR_N_##suffix] = name,
+#include "parser/kinds.def"
+#undef KIND
+    [TFR_N_TOKEN] = "token",
+};
+static const char *const field_names[TFR_F_FIELD_COUNT] = {
+#define FIELD(suffix, name) [TFR_F_##suffix] = name,
+#include "parser/fields.def"
+#undef FIELD
+};
+
+static void language_init(void) {
+    const TSLanguage *language = tree_sitter_python();
+    static tfr_arena *forever;
+    forever = tfr_arena_new();
+    uint32_t symbols = ts_language_symbol_count(language);
+    kind_of_symbol = tfr_arena_alloc(forever, symbols);
+    for (uint32_t s = 0; s < symbols; s++) {
+        if (ts_language_symbol_type(language, (TSSymbol)s) != TSSymbolTypeRegular) {
+            kind_of_symbol[s] = TFR_N_TOKEN;
+            continue;
+        }
+        const char *name = ts_language_symbol_name(language, (TSSymbol)s);
+        for (int k = 1; k < TFR_N_TOKEN; k++)
+            if (strcmp(kind_names[k], name) == 0) kind_of_symbol[s] = (uint8_t)k;
+    }
+    uint32_t fields = ts_language_field_count(language);
+    field_of_id = tfr_arena_alloc(forever, fields + 1);
+    for (uint32_t f = 1; f <= fields; f++) {
+        const char *name = ts_language_field_name_for_id(language, (TSFieldId)f);
+        for (int k = 1; k < TFR_F_FIELD_COUNT; k++)
+            if (strcmp(field_names[k], name) == 0) field_of_id[f] = (uint8_t)k;
+    }
+}
+
+const char *tfr_kind_name(tfr_kind kind) { return kind_names[kind]; }
+
+tfr_str tfr_tree_text(const tfr_tree *tree, uint32_t node) {
+    const tfr_node *n = &tree->nodes[node];
+    return (tfr_str){tree->src->text.data + n->start, n->end - n->start};
+}
+
+bool tfr_tree_is(const tfr_tree *tree, uint32_t node, const char *text) {
+    return tfr_str_eq(tfr_tree_text(tree, node), tfr_str_from(text));
+}
+
+uint32_t tfr_tree_field(const tfr_tree *tree, uint32_t node, tfr_field field) {
+    for (uint32_t c = tree->nodes[node].child; c; c = tree->nodes[c].next)
+        if (tree->nodes[c].field == field) return c;
+    return 0;
+}
+
+static uint32_t skip_trivia(const tfr_tree *tree, uint32_t node) {
+    while (node && (tree->nodes[node].kind == TFR_N_TOKEN || tree->nodes[node].kind == TFR_N_COMMENT))
+        node = tree->nodes[node].next;
+    return node;
+}
+
+uint32_t tfr_tree_first(const tfr_tree *tree, uint32_t node) {
+    return skip_trivia(tree, tree->nodes[node].child);
+}
+
+uint32_t tfr_tree_next(const tfr_tree *tree, uint32_t node) {
+    return skip_trivia(tree, tree->nodes[node].next);
+}
+
+uint32_t tfr_tree_unparen(const tfr_tree *tree, uint32_t node) {
+    while (tree->nodes[node].kind == TFR_N_PARENTHESIZED) node = tfr_tree_first(tree, node);
+    return node;
+}
+
+uint32_t tfr_tree_walk(const tfr_tree *tree, uint32_t root, uint32_t node, bool skip_children) {
+    if (!skip_children && tree->nodes[node].child) return tree->nodes[node].child;
+    while (node != root) {
+        if (tree->nodes[node].next) return tree->nodes[node].next;
+        node = tree->nodes[node].parent;
+    }
+    return 0;
+}
+
+// `[*a.b]` comes as attribute(list_splat(a), b): turn it into list_splat(attribute(a, b)).
+static void repair_splat(tfr_tree *tree, uint32_t splat) {
+    tfr_node *n = tree->nodes;
+    for (;;) {
+        uint32_t outer = n[splat].parent;
+        uint8_t kind = n[outer].kind;
+        if ((kind != TFR_N_ATTRIBUTE && kind != TFR_N_CALL && kind != TFR_N_SUBSCRIPT) ||
+            n[outer].child != splat)
+            return;
+        uint32_t star = n[splat].child;
+        uint32_t operand = tfr_tree_first(tree, splat);
+        if (!star || !operand) return;
+        tfr_node was_outer = n[outer], was_splat = n[splat];
+        n[outer].kind = was_splat.kind, n[outer].symbol = was_splat.symbol, n[outer].child = star;
+        n[splat].kind = was_outer.kind, n[splat].symbol = was_outer.symbol;
+        n[splat].start = n[operand].start, n[splat].end = was_outer.end;
+        n[splat].child = operand, n[splat].next = 0, n[splat].field = TFR_F_NONE;
+        n[operand].next = was_splat.next, n[operand].field = was_splat.field;
+        for (uint32_t c = operand; c; c = n[c].next) n[c].parent = splat;
+        for (uint32_t c = star; c != operand; c = n[c].next) {
+            n[c].parent = outer;
+            if (n[c].next == operand) {
+                n[c].next = splat;
+                break;
+            }
+        }
+        splat = outer;
+    }
+}
+
+static tfr_status fail_at_error(const tfr_source *src, TSTree *ts, tfr_error *err) {
+    TSTreeCursor cursor = ts_tree_cursor_new(ts_tree_root_node(ts));
+    uint32_t at = 0;
+    bool missing = false;
+    for (bool more = true; more;) {
+        TSNode node = ts_tree_cursor_current_node(&cursor);
+        at = ts_node_start_byte(node);
+        missing = ts_node_is_missing(node);
+        if (missing || ts_node_is_error(node)) break;
+        if (ts_node_has_error(node) && ts_tree_cursor_goto_first_child(&cursor)) continue;
+        while (!(more = ts_tree_cursor_goto_next_sibling(&cursor)))
+            if (!ts_tree_cursor_goto_parent(&cursor)) break;
+    }
+    ts_tree_cursor_delete(&cursor);
+    return tfr_source_fail(err, TFR_E_REFUSED, src, at,
+                           "%s; the file is left as it is. Check it with `python -m py_compile`",
+                           missing ? "invalid Python: something is missing here"
+                                   : "invalid Python: this cannot be parsed");
+}
+
+static tfr_status copy_nodes(tfr_tree *tree, TSTree *ts, tfr_arena *arena, tfr_error *err) {
+    TSNode root = ts_tree_root_node(ts);
+    size_t cap = ts_node_descendant_count(root) + 2;
+    tree->nodes = TFR_NEW_ARRAY(arena, tfr_node, cap);
+    tree->count = 1;
+    uint32_t *last_child = TFR_NEW_ARRAY(arena, uint32_t, TFR_MAX_DEPTH + 2);
+    uint32_t depth = 0, parent = 0;
+    TSTreeCursor cursor = ts_tree_cursor_new(root);
+    tfr_status status = TFR_OK;
+    for (;;) {
+        TSNode node = ts_tree_cursor_current_node(&cursor);
+        uint32_t id = tree->count++;
+        TSSymbol symbol = ts_node_symbol(node);
+        tfr_node *n = &tree->nodes[id];
+        n->start = ts_node_start_byte(node);
+        n->end = ts_node_end_byte(node);
+        n->symbol = symbol;
+        n->kind = kind_of_symbol[symbol];
+        n->field = field_of_id[ts_tree_cursor_current_field_id(&cursor)];
+        n->parent = parent;
+        if (parent && last_child[depth])
+            tree->nodes[last_child[depth]].next = id;
+        else if (parent)
+            tree->nodes[parent].child = id;
+        last_child[depth] = id;
+        // Strings are opaque but for the expressions of an f-string.
+        if (ts_tree_cursor_goto_first_child(&cursor)) {
+            if (++depth > TFR_MAX_DEPTH) {
+                status = tfr_source_fail(err, TFR_E_REFUSED, tree->src, n->start,
+                                         "nested deeper than %d levels; split the expression",
+                                         TFR_MAX_DEPTH);
+                break;
+            }
+            last_child[depth] = 0;
+            parent = id;
+            continue;
+        }
+        bool moved;
+        while (!(moved = ts_tree_cursor_goto_next_sibling(&cursor))) {
+            if (!ts_tree_cursor_goto_parent(&cursor)) break;
+            depth--;
+            parent = tree->nodes[parent].parent;
+        }
+        if (!moved) break;
+    }
+    ts_tree_cursor_delete(&cursor);
+    return status;
+}
+
+tfr_status tfr_tree_parse(tfr_tree *out, const tfr_source *src, tfr_arena *arena, tfr_error *err) {
+    pthread_once(&language_once, language_init);
+    TSParser *parser = ts_parser_new();
+    ts_parser_set_language(parser, tree_sitter_python());
+    TSTree *ts = ts_parser_parse_string(parser, NULL, src->text.data, (uint32_t)src->text.len);
+    tfr_status status = TFR_OK;
+    *out = (tfr_tree){.src = src};
+    if (!ts)
+        status = tfr_source_fail(err, TFR_E_REFUSED, src, 0, "the parser gave up on this file");
+    else if (ts_node_has_error(ts_tree_root_node(ts)))
+        status = fail_at_error(src, ts, err);
+    else
+        status = copy_nodes(out, ts, arena, err);
+    if (ts) ts_tree_delete(ts);
+    ts_parser_delete(parser);
+    if (status != TFR_OK) return status;
+    for (uint32_t i = 1; i < out->count; i++)
+        if (out->nodes[i].kind == TFR_N_LIST_SPLAT) repair_splat(out, i);
+    return TFR_OK;
+}

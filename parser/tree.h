@@ -1,0 +1,67 @@
+// The syntax tree of one source file as a flat array: node 0 is "none", node 1 the module.
+// Knows the grammar's names and the trees that tree-sitter gets wrong; knows no meaning.
+#ifndef TFR_TREE_H
+#define TFR_TREE_H
+
+#include "parser/source.h"
+
+typedef enum tfr_kind {
+    TFR_N_OTHER = 0,
+#define KIND(suffix, name) TFR_N_##suffix,
+#include "parser/kinds.def"
+#undef KIND
+    TFR_N_TOKEN, // an anonymous token: "(", "+", "lambda"
+    TFR_N_KIND_COUNT
+} tfr_kind;
+
+typedef enum tfr_field {
+    TFR_F_NONE = 0,
+#define FIELD(suffix, name) TFR_F_##suffix,
+#include "parser/fields.def"
+#undef FIELD
+    TFR_F_FIELD_COUNT
+} tfr_field;
+
+// Deeper trees are refused: every walk over a tree may then use the stack.
+#define TFR_MAX_DEPTH 1500
+
+typedef struct tfr_node {
+    uint32_t start, end;          // bytes of the source
+    uint32_t parent, child, next; // first child, next sibling; 0: none
+    uint16_t symbol;              // the grammar's own number, for comparing tokens
+    uint8_t kind;                 // tfr_kind
+    uint8_t field;                // tfr_field of this node in its parent
+} tfr_node;
+
+typedef struct tfr_tree {
+    const tfr_source *src;
+    tfr_node *nodes; // in pre-order, but for repaired places
+    uint32_t count;
+} tfr_tree;
+
+// TFR_E_REFUSED with the place of the first error when the text does not parse or is too deep.
+tfr_status tfr_tree_parse(tfr_tree *out, const tfr_source *src, tfr_arena *arena, tfr_error *err);
+
+static inline const tfr_node *tfr_tree_at(const tfr_tree *tree, uint32_t node) {
+    return &tree->nodes[node];
+}
+static inline tfr_kind tfr_tree_kind(const tfr_tree *tree, uint32_t node) {
+    return (tfr_kind)tree->nodes[node].kind;
+}
+tfr_str tfr_tree_text(const tfr_tree *tree, uint32_t node);
+bool tfr_tree_is(const tfr_tree *tree, uint32_t node, const char *text); // its text is `text`
+
+// The first child with that field; 0: none.
+uint32_t tfr_tree_field(const tfr_tree *tree, uint32_t node, tfr_field field);
+// The next sibling (or first child, from `tfr_tree_first`) that is neither token nor comment.
+uint32_t tfr_tree_first(const tfr_tree *tree, uint32_t node);
+uint32_t tfr_tree_next(const tfr_tree *tree, uint32_t node);
+// The node without the parentheses around it.
+uint32_t tfr_tree_unparen(const tfr_tree *tree, uint32_t node);
+// Pre-order step within the subtree of `root`; 0 at its end. `skip_children` passes over them.
+uint32_t tfr_tree_walk(const tfr_tree *tree, uint32_t root, uint32_t node, bool skip_children);
+
+// "attribute", "call", ...: the grammar's name, for messages.
+const char *tfr_kind_name(tfr_kind kind);
+
+#endif

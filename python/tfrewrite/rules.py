@@ -1,0 +1,341 @@
+"""Rule files, loaded as the submodules of `tfrewrite.rules`, and the names that they import.
+
+A rule file is executable Python (docs/ADD_AN_OP.md). Running it fills the registry below with the
+op's schema and references; `tfrewrite.ops` turns those into callables. This module must not know
+any single op.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "Act",
+    "Const",
+    "Linear",
+    "Norm",
+    "Op",
+    "Param",
+    "RuleError",
+    "Scalar",
+    "Tensor",
+    "Variant",
+    "add",
+    "load",
+    "op",
+    "ref",
+    "siblings",
+]
+
+
+class RuleError(Exception):
+    """A rule file that cannot be used; the message names the file and the reference."""
+
+
+class _Kind:
+    """An annotation of a rule's parameter: what the user's expression must be."""
+
+    def __class_getitem__(cls, _: Any) -> type[_Kind]:
+        return cls
+
+
+class Tensor(_Kind):
+    """Any value not proven to be a number, tuple or string."""
+
+
+class Param(_Kind):
+    """An attribute of self that holds a tensor."""
+
+
+class Scalar(_Kind):
+    """A number: an attribute of self, a parameter, a literal."""
+
+
+class Const(_Kind):
+    """A literal int, float, bool or string."""
+
+
+class Linear(_Kind):
+    """An attribute of self that `__init__` makes an nn.Linear."""
+
+
+class Norm(_Kind):
+    """An attribute of self whose class, in this file, has a forward that is one rms_norm."""
+
+
+class Act(_Kind):
+    """An activation: ACT2FN[...], an nn activation module or a function."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One reference function and the call that selects it."""
+
+    name: str
+    call: str  # the CALL text, for messages
+    function: Callable[..., Any]
+    parameters: tuple[str, ...]  # of `function`, in order
+    positional: tuple[
+        str | ast.Constant, ...
+    ]  # a parameter's name, or a literal that is written there
+    literals: dict[str, Any]  # keyword -> the literal that selects this variant
+    named: dict[str, str]  # keyword -> the parameter that takes its value
+    fallback: str  # an expression over the parameters and `via`: the helper call this op stands for
+    at_least: int | None = None  # siblings: how many modules at least; None: a plain call
+    target: str = "auto"
+
+
+@dataclass
+class Op:
+    name: str
+    module: str  # of the rule file that has its schema
+    schema: str = ""
+    variants: list[Variant] = field(default_factory=list)
+
+    @property
+    def declared(self) -> set[str]:
+        """The keywords of the schema."""
+        match = re.search(r"\*\s*,([^)]*)\)", self.schema)
+        return set(re.findall(r"(\w+)\s*(?:=[^,]*)?(?:,|$)", match[1])) if match else set()
+
+    @property
+    def keywords(self) -> list[str]:
+        """Every keyword that a call may carry, in the order first seen."""
+        return list(dict.fromkeys(k for v in self.variants for k in (*v.literals, *v.named)))
+
+
+_HERE = Path(__file__).resolve().parent
+_BUILT_IN = _HERE / "rules_data"  # in a wheel
+if not _BUILT_IN.is_dir():
+    _BUILT_IN = _HERE.parents[1] / "rewriter" / "rules"  # in a checkout
+
+__path__ = [str(_BUILT_IN)]  # makes `from tfrewrite.rules.rope import rotate_half` work
+_ops: dict[str, Op] = {}
+_loaded: set[str] = set()  # directories
+_lock = (
+    threading.RLock()
+)  # of loading; never taken by what a rule file runs: its import lock is held then
+
+
+# ------------------------------------------------------------------ what rule files call
+def op(schema: str, **_more: Any) -> None:
+    """Names the op of this rule file: `name(Type arg, ..., *, type literal) -> Type`."""
+    match = re.match(r"\s*([A-Za-z_]\w*)\s*\(", schema)
+    module = sys._getframe(1).f_globals.get("__name__", "?")
+    if match is None:
+        raise RuleError(f"{_file(module)}: op(): {schema!r} is not `name(arguments) -> result`")
+    known = _ops.get(match[1])
+    if known is not None and known.module != module:
+        raise RuleError(f"{_file(module)}: op {match[1]} is already in {_file(known.module)}")
+    _ops[match[1]] = Op(match[1], module, schema)
+
+
+def ref(call: str, *, target: str = "auto", fallback: str | None = None, **_more: Any):
+    """Declares the decorated function as the reference behind the call text `call`.
+
+    `fallback` is evaluated in place of the reference when the helper that the call was seen through
+    has been replaced: an expression over the function's parameters and `via`, the helper. Without
+    it the helper gets the call's positional arguments. Keywords of `call` that carry a parameter
+    (`dim=dim`) are added to the helper's call when its signature has them.
+    """
+    return _register(call, target=target, fallback=fallback)
+
+
+def siblings(call: str, *, at_least: int = 2, target: str = "auto", **_more: Any):
+    """As `ref`, for `op(x, *modules)`: any number of modules, at least `at_least`, on one value."""
+    return _register(call, target=target, at_least=at_least)
+
+
+def _register(call: str, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        where = f"{_file(function.__module__)}: {function.__name__}"
+        name, variant = _variant(call, function, where, **how)
+        owner = _ops.get(name)
+        if owner is None:
+            raise RuleError(f"{where}: {call!r}: no op('{name}(...)') before it")
+        _check(owner, variant, where)
+        owner.variants.append(variant)
+        return function
+
+    return decorate
+
+
+def _file(module: str) -> str:
+    return getattr(sys.modules.get(module), "__file__", None) or module
+
+
+# ------------------------------------------------------------------ reading a CALL
+def _variant(
+    call: str,
+    function: Callable[..., Any],
+    where: str,
+    target: str,
+    fallback: str | None = None,
+    at_least: int | None = None,
+) -> tuple[str, Variant]:
+    def fail(what: str) -> RuleError:
+        return RuleError(f"{where}: {call!r}: {what}")
+
+    try:
+        tree = ast.parse(call, mode="eval").body
+    except SyntaxError as error:
+        raise fail(f"not Python ({error.msg})") from None
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        raise fail("not a call such as op(x, y, key='literal')")
+    code = function.__code__
+    if taken := {"args", "count", "unknown", "via"} & set(code.co_varnames[: code.co_argcount]):
+        raise fail(f"{function.__name__} cannot have a parameter called {min(taken)}")
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    rest = code.co_varnames[len(parameters)] if code.co_flags & 0x04 else None  # the name behind *
+
+    positional: list[str | ast.Constant] = []
+    for node in tree.args:
+        if (
+            isinstance(node, ast.Starred)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == rest
+        ):
+            if at_least is None or node is not tree.args[-1]:
+                raise fail(f"*{rest} must be the last argument, of a @siblings call")
+        elif isinstance(node, ast.Name) and node.id in parameters:
+            positional.append(node.id)
+        elif isinstance(node, ast.Constant):
+            positional.append(node)
+        else:
+            raise fail(
+                f"{ast.unparse(node)} is neither a parameter of {function.__name__} nor a literal"
+            )
+    literals: dict[str, Any] = {}
+    named: dict[str, str] = {}
+    for keyword in tree.keywords:
+        if keyword.arg is None or keyword.arg == "via":
+            raise fail("** and via= cannot be written in a CALL")
+        if isinstance(keyword.value, ast.Name) and keyword.value.id in parameters:
+            named[keyword.arg] = keyword.value.id
+            continue
+        try:
+            literals[keyword.arg] = ast.literal_eval(keyword.value)
+        except ValueError:
+            raise fail(f"{keyword.arg}= is neither a parameter nor a literal") from None
+
+    given = [p for p in positional if isinstance(p, str)] + list(named.values())
+    needed = parameters[: len(parameters) - len(function.__defaults__ or ())]
+    if missing := [p for p in needed if p not in given]:
+        raise fail(f"does not give {', '.join(missing)}")
+    if fallback is None:
+        shown = [p if isinstance(p, str) else repr(p.value) for p in positional]
+        fallback = f"via({', '.join(shown)})" if at_least is None else "via(*args)"
+    else:
+        _check_fallback(fallback, {*given, "via"}, fail)
+    return tree.func.id, Variant(
+        function.__name__,
+        call,
+        function,
+        parameters,
+        tuple(positional),
+        literals,
+        named,
+        fallback,
+        at_least,
+        target,
+    )
+
+
+def _check_fallback(text: str, names: set[str], fail: Callable[[str], RuleError]) -> None:
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError as error:
+        raise fail(f"fallback is not Python ({error.msg})") from None
+    used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    if "via" not in used or not used <= names:
+        raise fail(
+            f"fallback {text!r} must call via and use nothing but {', '.join(sorted(names))}"
+        )
+
+
+def _check(owner: Op, variant: Variant, where: str) -> None:
+    """Every call has one answer."""
+    for other in owner.variants:
+        if other.name == variant.name:
+            raise RuleError(f"{where}: {owner.name} already has a reference of that name")
+        if _selector(other) == _selector(variant):
+            raise RuleError(f"{where}: {variant.call!r} cannot be told from {other.call!r}")
+
+
+def _selector(variant: Variant) -> tuple[Any, ...]:
+    fixed = {
+        i: repr(p.value) for i, p in enumerate(variant.positional) if isinstance(p, ast.Constant)
+    }
+    return (len(variant.positional), variant.at_least, fixed, variant.literals, set(variant.named))
+
+
+# ------------------------------------------------------------------ loading
+def directories() -> list[str]:
+    """Where rule files are looked for: the built-in ones, then those that were added."""
+    return list(__path__)
+
+
+def add(directory: str | os.PathLike[str]) -> list[str]:
+    """Loads the rule files of a directory; their ops become `tfrewrite.ops.<op>`. Returns the op
+    names.
+    """
+    folder = str(Path(directory).resolve())
+    if not os.path.isdir(folder):
+        raise RuleError(f"{directory}: no such directory of rule files")
+    with _lock:
+        if folder not in __path__:
+            stems = {p.stem for p in Path(folder).glob("*.py")}
+            for other in __path__:
+                if clash := stems & {p.stem for p in Path(other).glob("*.py")}:
+                    name = min(clash)
+                    raise RuleError(f"{folder}/{name}.py: a rule file of that name is in {other}")
+            before = {name: replace(op, variants=list(op.variants)) for name, op in _ops.items()}
+            __path__.append(folder)
+            importlib.invalidate_caches()
+            try:
+                _load(folder)
+            except BaseException:  # as if it had never been there
+                __path__.remove(folder)
+                _ops.clear()
+                _ops.update(before)
+                for stem in stems:
+                    sys.modules.pop(f"{__name__}.{stem}", None)
+                raise
+        home = tuple(f"{__name__}.{p.stem}" for p in Path(folder).glob("*.py"))
+        names = sorted(op.name for op in _ops.values() if op.module in home)
+    ops = sys.modules.get("tfrewrite.ops")
+    if ops is not None:
+        ops.install(_ops)
+    return names
+
+
+def load() -> dict[str, Op]:
+    """Every known op: loads the built-in files and those of $TFR_RULES at the first call."""
+    with _lock:
+        _load(__path__[0])
+        for folder in filter(None, os.environ.get("TFR_RULES", "").split(os.pathsep)):
+            add(folder)
+        return dict(_ops)
+
+
+def _load(folder: str) -> None:
+    if folder in _loaded:
+        return
+    stems = sorted(p.stem for p in Path(folder).glob("*.py") if not p.stem.startswith("_"))
+    for stem in stems:
+        try:
+            importlib.import_module(f"{__name__}.{stem}")
+        except RuleError:
+            raise
+        except Exception as error:
+            raise RuleError(f"{folder}/{stem}.py: {type(error).__name__}: {error}") from error
+    _loaded.add(folder)

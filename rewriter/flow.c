@@ -1,0 +1,698 @@
+// Statements to SSA. Branches join as phi nodes that carry their condition; loops, try, with and
+// match are regions whose assigned names become opaque at entry and exit, so nothing is matched
+// across their borders while their bodies are still lowered.
+#define _GNU_SOURCE // memmem
+#include "rewriter/flow_build.h"
+
+#define MAX_EARLY_RETURNS 16
+#define MAX_ELIF 150 // longer chains are unfit: each elif is one level of nesting here
+
+static const tfr_tree *tree_of(const tfr_builder *b) { return b->frame->module->scope->tree; }
+static bool outer(const tfr_builder *b) { return b->frame->depth == 0; }
+
+// ---- blocks, events, versions ---------------------------------------------------------------
+
+uint32_t tfr_build_block(tfr_builder *b, uint32_t parent, uint32_t condition, uint32_t way) {
+    tfr_flow *f = b->flow;
+    uint32_t key[3] = {parent ? f->blocks.items[parent].key : 0, condition, way};
+    *TFR_PUSH(b->arena, &f->blocks) =
+        (tfr_block){.parent = parent, .key = tfr_numbers_get(f->numbers, key, 3)};
+    return f->blocks.count - 1;
+}
+
+bool tfr_flow_within(const tfr_flow *flow, uint32_t block, uint32_t outer_block) {
+    for (; block; block = flow->blocks.items[block].parent)
+        if (block == outer_block) return true;
+    return false;
+}
+
+void tfr_build_event(tfr_builder *b, tfr_event_kind kind, uint32_t ast, tfr_value value) {
+    *TFR_PUSH(b->arena, &b->flow->events) =
+        (tfr_event){.kind = (uint8_t)kind, .seq = b->seq++, .block = b->block,
+                    .ast = b->call_ast ? b->call_ast : ast, .statement = b->statement,
+                    .value = value};
+}
+
+void tfr_build_unfit(tfr_builder *b, uint32_t ast, const char *why) {
+    if (b->flow->unfit) return;
+    b->flow->unfit = why;
+    b->flow->unfit_ast = outer(b) ? ast : b->call_ast;
+}
+
+static uint32_t *env_slot(const tfr_builder *b, const tfr_env *env, tfr_name name) {
+    for (uint32_t i = env->count; i-- > 0;)
+        if (b->flow->versions.items[env->versions[i]].name == name) return &env->versions[i];
+    return NULL;
+}
+
+uint32_t tfr_build_lookup(const tfr_builder *b, tfr_name name) {
+    uint32_t *slot = env_slot(b, &b->frame->env, name);
+    return slot ? *slot : 0;
+}
+
+static void env_set(tfr_builder *b, tfr_env *env, uint32_t version) {
+    uint32_t *slot = env_slot(b, env, b->flow->versions.items[version].name);
+    if (slot) {
+        *slot = version;
+        return;
+    }
+    if (env->count == env->cap) {
+        uint32_t cap = env->cap ? env->cap * 2 : 16;
+        env->versions = tfr_arena_grow(b->arena, env->versions, env->cap * sizeof(uint32_t),
+                                       cap * sizeof(uint32_t));
+        env->cap = cap;
+    }
+    env->versions[env->count++] = version;
+}
+
+static tfr_env env_copy(tfr_builder *b, const tfr_env *env) {
+    tfr_env copy = {.count = env->count, .cap = env->count};
+    copy.versions = TFR_NEW_ARRAY(b->arena, uint32_t, env->count + 1);
+    if (env->count) memcpy(copy.versions, env->versions, env->count * sizeof(uint32_t));
+    return copy;
+}
+
+static uint32_t version_new(tfr_builder *b, tfr_version version) {
+    version.statement = b->statement;
+    version.block = b->block;
+    *TFR_PUSH(b->arena, &b->flow->versions) = version;
+    return b->flow->versions.count - 1;
+}
+
+uint32_t tfr_build_bind(tfr_builder *b, tfr_name name, tfr_value value, uint32_t target) {
+    uint32_t v = version_new(b, (tfr_version){.name = name, .value = value, .kind = TFR_VER_ASSIGN,
+                                              .target = outer(b) ? target : 0});
+    env_set(b, &b->frame->env, v);
+    return v;
+}
+
+// ---- joins and regions ----------------------------------------------------------------------
+
+static void join_name(tfr_builder *b, tfr_value condition, tfr_env *into, tfr_name name,
+                      uint32_t left, uint32_t right) {
+    if (left == right) {
+        if (left) env_set(b, into, left);
+        return;
+    }
+    tfr_value value;
+    tfr_version *versions = b->flow->versions.items;
+    if (left && right && tfr_flow_same(b->flow, versions[left].value, versions[right].value)) {
+        value = versions[left].value;
+    } else if (left && right) {
+        tfr_arg args[3] = {{condition, 0}, {versions[left].value, 0}, {versions[right].value, 0}};
+        value = tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0);
+    } else {
+        value = tfr_build_unique(b, b->frame->module->words->conditional, NULL, 0, 0);
+    }
+    uint32_t v = version_new(b, (tfr_version){.name = name, .value = value, .kind = TFR_VER_PHI,
+                                              .merges = {left, right}});
+    env_set(b, into, v);
+}
+
+static tfr_env join(tfr_builder *b, tfr_value condition, const tfr_env *left,
+                    const tfr_env *right) {
+    tfr_env result = {0};
+    for (uint32_t i = 0; i < left->count; i++) {
+        tfr_name name = b->flow->versions.items[left->versions[i]].name;
+        uint32_t *other = env_slot(b, right, name);
+        join_name(b, condition, &result, name, left->versions[i], other ? *other : 0);
+    }
+    for (uint32_t i = 0; i < right->count; i++) {
+        tfr_name name = b->flow->versions.items[right->versions[i]].name;
+        if (!env_slot(b, left, name)) join_name(b, condition, &result, name, 0, right->versions[i]);
+    }
+    return result;
+}
+
+// Whether an identifier node is bound (not read) where it stands.
+static bool is_target(const tfr_tree *t, uint32_t node) {
+    for (uint32_t n = node;;) {
+        uint32_t p = t->nodes[n].parent;
+        uint8_t field = t->nodes[n].field;
+        switch (tfr_tree_kind(t, p)) {
+        case TFR_N_ASSIGNMENT:
+        case TFR_N_AUGMENTED:
+        case TFR_N_FOR:
+            return field == TFR_F_LEFT;
+        case TFR_N_NAMED:
+            return field == TFR_F_NAME;
+        case TFR_N_AS_PATTERN_TARGET:
+        case TFR_N_DELETE:
+            return true;
+        case TFR_N_ALIASED_IMPORT:
+            return field == TFR_F_ALIAS;
+        case TFR_N_FUNCTION:
+        case TFR_N_CLASS:
+            return field == TFR_F_NAME;
+        case TFR_N_DOTTED_NAME:
+        case TFR_N_PATTERN_LIST:
+        case TFR_N_TUPLE_PATTERN:
+        case TFR_N_LIST_PATTERN:
+        case TFR_N_LIST_SPLAT_PATTERN:
+        case TFR_N_TUPLE:
+        case TFR_N_LIST:
+        case TFR_N_EXPRESSION_LIST:
+        case TFR_N_PARENTHESIZED:
+        case TFR_N_IMPORT:
+        case TFR_N_IMPORT_FROM:
+        case TFR_N_OTHER: // patterns of a match statement
+            if (tfr_tree_kind(t, p) == TFR_N_IMPORT || tfr_tree_kind(t, p) == TFR_N_IMPORT_FROM)
+                return true;
+            n = p;
+            continue;
+        default:
+            return false;
+        }
+    }
+}
+
+// Rebinds every name that `root` assigns to a version that says "some value".
+static void region_names(tfr_builder *b, uint32_t root, uint32_t first_version, bool leaving,
+                         const tfr_env *before) {
+    const tfr_tree *t = tree_of(b);
+    for (uint32_t n = root, skip = 0; n; n = tfr_tree_walk(t, root, n, skip)) {
+        tfr_kind kind = tfr_tree_kind(t, n);
+        bool definition = n != root && (kind == TFR_N_FUNCTION || kind == TFR_N_CLASS);
+        skip = kind == TFR_N_LAMBDA || definition || kind == TFR_N_ATTRIBUTE ||
+               kind == TFR_N_KEYWORD_ARGUMENT;
+        if (kind == TFR_N_KEYWORD_ARGUMENT) skip = 0;
+        uint32_t identifier = definition ? tfr_tree_field(t, n, TFR_F_NAME) : n;
+        if (tfr_tree_kind(t, identifier) != TFR_N_IDENTIFIER || !is_target(t, identifier)) continue;
+        tfr_name name = tfr_names_add(b->flow->module->names, tfr_tree_text(t, identifier));
+        uint32_t current = tfr_build_lookup(b, name);
+        // Once per border: a name met again here already has this border's version.
+        if (current && b->flow->versions.items[current].kind == TFR_VER_REGION &&
+            b->flow->versions.items[current].region_first == first_version &&
+            b->flow->versions.items[current].target == (leaving ? 1u : 0u))
+            continue;
+        uint32_t *old = env_slot(b, before, name);
+        tfr_value value = tfr_build_unique(b, name, NULL, 0, 0);
+        uint32_t v = version_new(
+            b, (tfr_version){.name = name, .value = value, .kind = TFR_VER_REGION,
+                             .before = old ? *old : 0, .region_first = first_version,
+                             .target = leaving ? 1u : 0u, .region_end = UINT32_MAX});
+        env_set(b, &b->frame->env, v);
+    }
+}
+
+static void region_close(tfr_builder *b, uint32_t first_version) {
+    for (uint32_t v = first_version; v < b->flow->versions.count; v++) {
+        tfr_version *version = &b->flow->versions.items[v];
+        if (version->kind == TFR_VER_REGION && version->region_first == first_version &&
+            version->region_end == UINT32_MAX)
+            version->region_end = b->flow->versions.count;
+    }
+}
+
+// ---- assignment -----------------------------------------------------------------------------
+
+static void assign_pattern(tfr_builder *b, uint32_t pattern, tfr_value value) {
+    const tfr_tree *t = tree_of(b);
+    uint32_t count = 0;
+    bool starred = false;
+    for (uint32_t c = tfr_tree_first(t, pattern); c; c = tfr_tree_next(t, c), count++)
+        if (tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN) starred = true;
+    const tfr_vnode *n = tfr_flow_node(b->flow, value);
+    bool display = n->op == TFR_V_TUPLE && n->arg_count == count && !starred;
+    uint32_t i = 0;
+    for (uint32_t c = tfr_tree_first(t, pattern); c; c = tfr_tree_next(t, c), i++) {
+        if (display) {
+            tfr_arg element = tfr_flow_arg(b->flow, value, i);
+            tfr_build_assign(b, c, element.value, element.ast);
+        } else if (starred) {
+            uint32_t target = tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN
+                                  ? tfr_tree_first(t, c)
+                                  : c;
+            tfr_arg arg = {value, 0};
+            tfr_build_assign(b, target, tfr_build_unique(b, 0, &arg, 1, 0), 0);
+        } else {
+            tfr_build_assign(b, c, tfr_build_item(b, value, i, 0), 0);
+        }
+    }
+}
+
+void tfr_build_assign(tfr_builder *b, uint32_t target, tfr_value value, uint32_t value_ast) {
+    const tfr_tree *t = tree_of(b);
+    switch (tfr_tree_kind(t, target)) {
+    case TFR_N_IDENTIFIER: {
+        tfr_name name = tfr_names_add(b->flow->module->names, tfr_tree_text(t, target));
+        uint32_t v = tfr_build_bind(b, name, value, target);
+        if (!outer(b)) b->flow->versions.items[v].outer_ast = value_ast;
+        return;
+    }
+    case TFR_N_PATTERN_LIST:
+    case TFR_N_TUPLE_PATTERN:
+    case TFR_N_LIST_PATTERN:
+    case TFR_N_TUPLE:
+    case TFR_N_LIST:
+    case TFR_N_EXPRESSION_LIST:
+        assign_pattern(b, target, value);
+        return;
+    case TFR_N_PARENTHESIZED:
+        tfr_build_assign(b, tfr_tree_first(t, target), value, value_ast);
+        return;
+    default: { // an attribute or item
+        tfr_arg args[2] = {tfr_build_operand(b, target), {value, 0}};
+        tfr_value store = tfr_build_unique(b, b->frame->module->words->store, args, 2, 0);
+        tfr_build_event(b, TFR_EV_WRITE, target, store);
+    }
+    }
+}
+
+static void build_assignment(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    uint32_t right = tfr_tree_field(t, node, TFR_F_RIGHT);
+    if (!right) return; // an annotation alone
+    uint32_t targets[16], count = 0;
+    uint32_t n = node;
+    for (;;) { // a = b = value
+        if (count == 16) {
+            tfr_build_unfit(b, node, "an assignment with more than 16 targets");
+            return;
+        }
+        targets[count++] = tfr_tree_field(t, n, TFR_F_LEFT);
+        right = tfr_tree_field(t, n, TFR_F_RIGHT);
+        if (tfr_tree_kind(t, right) != TFR_N_ASSIGNMENT) break;
+        n = right;
+    }
+    tfr_arg value = tfr_build_operand(b, right);
+    for (uint32_t i = 0; i < count; i++) tfr_build_assign(b, targets[i], value.value, value.ast);
+}
+
+static void build_augmented(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    uint32_t left = tfr_tree_field(t, node, TFR_F_LEFT);
+    tfr_arg args[2] = {tfr_build_operand(b, left), {0, 0}};
+    args[1] = tfr_build_operand(b, tfr_tree_field(t, node, TFR_F_RIGHT));
+    tfr_name op = tfr_names_add(b->flow->module->names,
+                                tfr_tree_text(t, tfr_tree_field(t, node, TFR_F_OPERATOR)));
+    tfr_value value = tfr_build_node(b, TFR_V_OPAQUE, op, args, 2, 0);
+    uint8_t type = tfr_flow_node(b->flow, args[0].value)->type;
+    b->flow->nodes.items[value].type = type;
+    if (type != TFR_T_NUMBER) tfr_build_event(b, TFR_EV_WRITE, node, value);
+    if (tfr_tree_kind(t, left) == TFR_N_IDENTIFIER) tfr_build_assign(b, left, value, 0);
+}
+
+// ---- compound statements --------------------------------------------------------------------
+
+static tfr_suite_end build_body(tfr_builder *b, uint32_t block_node, uint32_t block) {
+    uint32_t was = b->block;
+    b->block = block;
+    tfr_suite_end end = tfr_build_suite(b, tfr_tree_first(tree_of(b), block_node));
+    b->block = was;
+    return end;
+}
+
+static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, int depth);
+
+static tfr_suite_end build_alternative(tfr_builder *b, uint32_t node, uint32_t clause, int depth) {
+    const tfr_tree *t = tree_of(b);
+    while (clause && t->nodes[clause].field != TFR_F_ALTERNATIVE) clause = tfr_tree_next(t, clause);
+    if (!clause) return (tfr_suite_end){.falls = true};
+    if (tfr_tree_kind(t, clause) == TFR_N_ELIF) return build_if(b, node, clause, depth + 1);
+    return tfr_build_suite(b, tfr_tree_first(t, tfr_tree_field(t, clause, TFR_F_BODY)));
+}
+
+static tfr_value returned(tfr_builder *b, tfr_value condition, tfr_suite_end yes,
+                          tfr_suite_end no) {
+    if (!yes.value || !no.value) return yes.value ? yes.value : no.value;
+    tfr_arg args[3] = {{condition, 0}, {yes.value, 0}, {no.value, 0}};
+    return tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0);
+}
+
+// `clause` is the if_statement itself or one of its elif_clauses. When one way returns and the
+// other falls through, `value` is what that way returns: tfr_build_suite completes it.
+static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, int depth) {
+    const tfr_tree *t = tree_of(b);
+    if (depth > MAX_ELIF) {
+        tfr_build_unfit(b, clause, "an if statement with more than 150 elif branches");
+        return (tfr_suite_end){.falls = true, .partial = true};
+    }
+    tfr_value condition = tfr_build_expr(b, tfr_tree_field(t, clause, TFR_F_CONDITION));
+    uint32_t number = tfr_flow_node(b->flow, condition)->number;
+    tfr_env before = env_copy(b, &b->frame->env);
+    uint32_t block = tfr_build_block(b, b->block, number, 1);
+    tfr_suite_end yes = build_body(b, tfr_tree_field(t, clause, TFR_F_CONSEQUENCE), block);
+    tfr_env yes_env = b->frame->env;
+    b->frame->env = before;
+    uint32_t was = b->block;
+    b->block = tfr_build_block(b, was, number, 2);
+    uint32_t next = clause == node ? tfr_tree_first(t, node) : tfr_tree_next(t, clause);
+    tfr_suite_end no = build_alternative(b, node, next, depth);
+    b->block = was;
+    if (yes.falls && no.falls)
+        b->frame->env = join(b, condition, &yes_env, &b->frame->env);
+    else if (yes.falls)
+        b->frame->env = yes_env;
+    tfr_suite_end end = {.falls = yes.falls || no.falls, .exits = yes.exits || no.exits};
+    end.partial = yes.partial || no.partial || (yes.falls && yes.value) || (no.falls && no.value);
+    if (!end.partial) end.value = returned(b, condition, yes, no);
+    if (!end.partial && end.falls && end.value) {
+        end.condition = condition;
+        end.when_true = !yes.falls;
+    }
+    return end;
+}
+
+static void leave_region(tfr_builder *b, uint32_t root, uint32_t first, const tfr_env *before) {
+    region_names(b, root, first, true, before);
+    region_close(b, first);
+}
+
+static tfr_suite_end region_end(tfr_suite_end body) {
+    return (tfr_suite_end){.falls = true, .exits = body.exits, .partial = body.exits};
+}
+
+static tfr_suite_end build_loop(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    bool is_for = tfr_tree_kind(t, node) == TFR_N_FOR;
+    tfr_value over = is_for ? tfr_build_expr(b, tfr_tree_field(t, node, TFR_F_RIGHT)) : 0;
+    tfr_env before = env_copy(b, &b->frame->env);
+    uint32_t first = b->flow->versions.count;
+    region_names(b, node, first, false, &before);
+    uint32_t number = over ? tfr_flow_node(b->flow, over)->number : 0;
+    uint32_t block = tfr_build_block(b, b->block, number, 3), was = b->block;
+    tfr_build_event(b, TFR_EV_OTHER, node, over);
+    b->block = block;
+    if (is_for) {
+        tfr_arg arg = {over, 0};
+        tfr_value element = tfr_build_unique(b, 0, &arg, 1, 0);
+        tfr_build_assign(b, tfr_tree_field(t, node, TFR_F_LEFT), element, 0);
+    } else {
+        tfr_build_expr(b, tfr_tree_field(t, node, TFR_F_CONDITION));
+    }
+    tfr_suite_end body = build_body(b, tfr_tree_field(t, node, TFR_F_BODY), block);
+    uint32_t alternative = tfr_tree_field(t, node, TFR_F_ALTERNATIVE);
+    if (alternative) {
+        tfr_suite_end other =
+            build_body(b, tfr_tree_field(t, alternative, TFR_F_BODY),
+                       tfr_build_block(b, was, number, 4));
+        body.exits |= other.exits;
+    }
+    b->block = was;
+    tfr_build_event(b, TFR_EV_OTHER, node, 0);
+    leave_region(b, node, first, &before);
+    return region_end(body);
+}
+
+static tfr_suite_end build_with(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    tfr_env before = env_copy(b, &b->frame->env);
+    uint32_t first = b->flow->versions.count, number = 0;
+    for (uint32_t c = tfr_tree_first(t, tfr_tree_first(t, node)); c; c = tfr_tree_next(t, c)) {
+        uint32_t item = tfr_tree_field(t, c, TFR_F_VALUE);
+        if (!item) continue;
+        uint32_t value = item, target = 0;
+        if (tfr_tree_kind(t, item) == TFR_N_AS_PATTERN) {
+            value = tfr_tree_first(t, item);
+            target = tfr_tree_field(t, item, TFR_F_ALIAS);
+        }
+        tfr_arg arg = tfr_build_operand(b, value);
+        uint32_t key[2] = {number, tfr_flow_node(b->flow, arg.value)->number};
+        number = tfr_numbers_get(b->flow->numbers, key, 2);
+        tfr_build_event(b, TFR_EV_OTHER, c, arg.value);
+        if (target)
+            tfr_build_assign(b, tfr_tree_first(t, target),
+                             tfr_build_unique(b, 0, &arg, 1, 0), 0);
+    }
+    tfr_suite_end body = build_body(b, tfr_tree_field(t, node, TFR_F_BODY),
+                                    tfr_build_block(b, b->block, number, 5));
+    tfr_build_event(b, TFR_EV_OTHER, node, 0);
+    leave_region(b, tfr_tree_field(t, node, TFR_F_BODY), first, &before);
+    return region_end(body);
+}
+
+// try, match and everything with parts of which some run: each part starts from "some value".
+static tfr_suite_end build_parts(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    tfr_env before = env_copy(b, &b->frame->env);
+    uint32_t first = b->flow->versions.count, way = 6, was = b->block;
+    tfr_suite_end all = {.falls = true};
+    tfr_build_event(b, TFR_EV_OTHER, node, 0);
+    for (uint32_t n = node, skip = 0; n; n = tfr_tree_walk(t, node, n, skip)) {
+        tfr_kind kind = tfr_tree_kind(t, n);
+        skip = 0;
+        if (n == node || kind == TFR_N_TOKEN || kind == TFR_N_COMMENT) continue;
+        uint32_t holder = t->nodes[n].parent;
+        bool statement_block = kind == TFR_N_BLOCK;
+        if (statement_block && tfr_tree_kind(t, node) == TFR_N_MATCH && holder == node)
+            continue; // the list of cases
+        if (statement_block) {
+            region_names(b, node, first, false, &before);
+            tfr_suite_end part = build_body(b, n, tfr_build_block(b, was, way++, 6));
+            all.exits |= part.exits;
+            tfr_build_event(b, TFR_EV_OTHER, n, 0);
+            skip = 1;
+        } else if (kind == TFR_N_IDENTIFIER) {
+            if (!is_target(t, n)) tfr_build_expr(b, n);
+            skip = 1;
+        } else if (kind == TFR_N_CALL || kind == TFR_N_ATTRIBUTE || kind == TFR_N_NAMED) {
+            tfr_build_expr(b, n);
+            skip = 1;
+        }
+    }
+    leave_region(b, node, first, &before);
+    all.partial = all.exits;
+    return all;
+}
+
+static void build_definition(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    uint32_t def = node;
+    if (tfr_tree_kind(t, node) == TFR_N_DECORATED) def = tfr_tree_field(t, node, TFR_F_DEFINITION);
+    tfr_build_capture(b, node);
+    tfr_value value = tfr_build_unique(b, 0, NULL, 0, 0);
+    tfr_build_event(b, TFR_EV_CALL, node, value); // decorators and defaults run here
+    tfr_build_assign(b, tfr_tree_field(t, def, TFR_F_NAME), value, 0);
+}
+
+static void build_import(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    tfr_build_event(b, TFR_EV_OTHER, node, 0);
+    for (uint32_t n = node; n; n = tfr_tree_walk(t, node, n, false)) {
+        if (tfr_tree_kind(t, n) == TFR_N_WILDCARD_IMPORT)
+            tfr_build_unfit(b, n, "`import *` inside a function");
+        uint32_t parent = t->nodes[n].parent;
+        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[parent].child != n) continue;
+        if (parent == tfr_tree_field(t, node, TFR_F_MODULE_NAME)) continue;
+        tfr_build_assign(b, n, tfr_build_unique(b, 0, NULL, 0, 0), 0);
+    }
+    for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c))
+        if (tfr_tree_kind(t, c) == TFR_N_ALIASED_IMPORT)
+            tfr_build_assign(b, tfr_tree_field(t, c, TFR_F_ALIAS),
+                             tfr_build_unique(b, 0, NULL, 0, 0), 0);
+}
+
+static void build_delete(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    for (uint32_t n = tfr_tree_first(t, node); n; n = tfr_tree_walk(t, node, n, false)) {
+        tfr_kind kind = tfr_tree_kind(t, n);
+        if (kind != TFR_N_IDENTIFIER) {
+            if (kind == TFR_N_ATTRIBUTE || kind == TFR_N_SUBSCRIPT)
+                tfr_build_event(b, TFR_EV_WRITE, n, tfr_build_expr(b, n));
+            continue;
+        }
+        if (t->nodes[n].parent != node &&
+            tfr_tree_kind(t, t->nodes[n].parent) != TFR_N_EXPRESSION_LIST)
+            continue;
+        tfr_value old = tfr_build_expr(b, n); // the name must stay bound until here
+        tfr_build_event(b, TFR_EV_OTHER, n, old);
+        tfr_build_assign(b, n, tfr_build_unique(b, 0, NULL, 0, 0), 0);
+    }
+}
+
+static tfr_suite_end build_return(tfr_builder *b, uint32_t node) {
+    uint32_t expr = tfr_tree_first(tree_of(b), node);
+    tfr_value value = expr ? tfr_build_expr(b, expr)
+                           : tfr_build_const(b, b->frame->module->words->none, TFR_T_OTHER, 0);
+    if (outer(b)) tfr_build_event(b, TFR_EV_RETURN, node, value);
+    return (tfr_suite_end){.exits = true, .value = value};
+}
+
+static tfr_suite_end build_simple(tfr_builder *b, uint32_t node, tfr_kind kind) {
+    const tfr_tree *t = tree_of(b);
+    tfr_suite_end end = {.falls = true};
+    switch (kind) {
+    case TFR_N_EXPR_STATEMENT:
+        for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c)) {
+            if (tfr_tree_kind(t, c) == TFR_N_ASSIGNMENT)
+                build_assignment(b, c);
+            else if (tfr_tree_kind(t, c) == TFR_N_AUGMENTED)
+                build_augmented(b, c);
+            else
+                tfr_build_expr(b, c);
+        }
+        return end;
+    case TFR_N_RETURN:
+        return build_return(b, node);
+    case TFR_N_RAISE:
+        for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c)) tfr_build_expr(b, c);
+        tfr_build_event(b, TFR_EV_RAISE, node, 0);
+        return (tfr_suite_end){.exits = true};
+    case TFR_N_ASSERT:
+        for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c)) tfr_build_expr(b, c);
+        tfr_build_event(b, TFR_EV_OTHER, node, 0);
+        return (tfr_suite_end){.falls = true};
+    case TFR_N_BREAK:
+    case TFR_N_CONTINUE:
+        tfr_build_event(b, TFR_EV_OTHER, node, 0);
+        return (tfr_suite_end){.exits = true};
+    case TFR_N_DELETE:
+        build_delete(b, node);
+        return end;
+    case TFR_N_GLOBAL:
+    case TFR_N_NONLOCAL:
+        tfr_build_unfit(b, node, "the function declares names global or nonlocal");
+        return end;
+    case TFR_N_IMPORT:
+    case TFR_N_IMPORT_FROM:
+        build_import(b, node);
+        return end;
+    case TFR_N_PASS:
+        return end;
+    default:
+        tfr_build_expr(b, node);
+        return end;
+    }
+}
+
+static tfr_suite_end build_statement(tfr_builder *b, uint32_t node) {
+    tfr_kind kind = tfr_tree_kind(tree_of(b), node);
+    switch (kind) {
+    case TFR_N_IF:
+        return build_if(b, node, node, 0);
+    case TFR_N_FOR:
+    case TFR_N_WHILE:
+        return build_loop(b, node);
+    case TFR_N_WITH:
+        return build_with(b, node);
+    case TFR_N_TRY:
+    case TFR_N_MATCH:
+        return build_parts(b, node);
+    case TFR_N_FUNCTION:
+    case TFR_N_CLASS:
+    case TFR_N_DECORATED:
+        build_definition(b, node);
+        return (tfr_suite_end){.falls = true};
+    default:
+        return build_simple(b, node, kind);
+    }
+}
+
+static tfr_suite_end build_recorded(tfr_builder *b, uint32_t node) {
+    if (!outer(b)) return build_statement(b, node);
+    tfr_flow *f = b->flow;
+    uint32_t parent = b->statement;
+    *TFR_PUSH(b->arena, &f->statements) =
+        (tfr_statement){.ast = node, .block = b->block, .parent = parent, .first_seq = b->seq,
+                        .first_event = f->events.count};
+    uint32_t me = b->statement = f->statements.count - 1;
+    bool walrus = b->walrus;
+    b->walrus = false;
+    tfr_suite_end end = build_statement(b, node);
+    f->statements.items[me].end_seq = b->seq;
+    f->statements.items[me].end_event = f->events.count;
+    f->statements.items[me].impure = b->walrus;
+    b->walrus |= walrus;
+    b->statement = parent;
+    return end;
+}
+
+tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    tfr_suite_end all = {.falls = true};
+    tfr_suite_end pending[MAX_EARLY_RETURNS]; // returned, waiting for what the rest returns
+    uint32_t pending_count = 0, was = b->block;
+    for (; node && !b->flow->unfit; node = tfr_tree_next(t, node)) {
+        tfr_suite_end end = build_recorded(b, node);
+        all.exits |= end.exits;
+        all.partial |= end.partial;
+        if (!end.falls) {
+            all.falls = false;
+            all.value = end.value;
+            break; // what follows is dead
+        }
+        if (end.value && !end.partial && pending_count < MAX_EARLY_RETURNS)
+            pending[pending_count++] = end;
+        else if (end.value)
+            all.partial = true;
+        // After a conditional exit the rest runs only under a condition.
+        if (end.exits || tfr_tree_kind(t, node) == TFR_N_ASSERT)
+            b->block = tfr_build_block(b, b->block, b->flow->events.count, 7);
+    }
+    if (all.falls && pending_count) all.partial = true;
+    for (uint32_t i = pending_count; i-- > 0 && all.value && !all.partial;) {
+        tfr_value yes = pending[i].when_true ? pending[i].value : all.value;
+        tfr_value no = pending[i].when_true ? all.value : pending[i].value;
+        tfr_arg args[3] = {{pending[i].condition, 0}, {yes, 0}, {no, 0}};
+        all.value = tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0);
+    }
+    if (all.partial) all.value = 0;
+    b->block = was;
+    return all;
+}
+
+// ---- the function itself --------------------------------------------------------------------
+
+// What an annotation proves: `torch.Tensor`, `int`, `float | None`.
+static tfr_type annotated_type(const tfr_tree *t, uint32_t parameter) {
+    uint32_t type = tfr_tree_field(t, parameter, TFR_F_TYPE);
+    if (!type) return TFR_T_UNKNOWN;
+    tfr_str text = tfr_tree_text(t, type);
+    if (tfr_tree_is(t, type, "torch.Tensor") || tfr_tree_is(t, type, "Tensor") ||
+        tfr_tree_is(t, type, "torch.FloatTensor"))
+        return TFR_T_TENSOR;
+    size_t n = 0;
+    while (n < text.len && text.data[n] >= 'a' && text.data[n] <= 'z') n++;
+    tfr_str first = {text.data, n};
+    bool number = tfr_str_eq(first, TFR_STR("int")) || tfr_str_eq(first, TFR_STR("float")) ||
+                  tfr_str_eq(first, TFR_STR("bool"));
+    bool tensor_too = memmem(text.data, text.len, "Tensor", 6) != NULL;
+    return number && !tensor_too ? TFR_T_NUMBER : TFR_T_UNKNOWN;
+}
+
+static void bind_parameters(tfr_builder *b, const tfr_function *f) {
+    const tfr_tree *t = tree_of(b);
+    uint32_t parameters = tfr_tree_field(t, f->node, TFR_F_PARAMETERS);
+    bool first = f->class_index != TFR_NO_CLASS && !f->is_static;
+    for (uint32_t p = tfr_tree_first(t, parameters); p; p = tfr_tree_next(t, p)) {
+        tfr_kind kind = tfr_tree_kind(t, p);
+        if (kind == TFR_N_KEYWORD_SEPARATOR || kind == TFR_N_POSITIONAL_SEPARATOR) continue;
+        uint32_t name_node = p;
+        while (tfr_tree_kind(t, name_node) != TFR_N_IDENTIFIER && name_node) {
+            uint32_t named = tfr_tree_field(t, name_node, TFR_F_NAME);
+            name_node = named ? named : tfr_tree_first(t, name_node);
+        }
+        if (!name_node) continue;
+        tfr_name name = tfr_names_add(b->flow->module->names, tfr_tree_text(t, name_node));
+        tfr_value v = tfr_build_node(b, TFR_V_PARAM, name, NULL, 0, 0);
+        b->flow->nodes.items[v].type = (uint8_t)annotated_type(t, p);
+        if (tfr_tree_kind(t, tfr_tree_first(t, p)) == TFR_N_DICT_SPLAT_PATTERN ||
+            kind == TFR_N_DICT_SPLAT_PATTERN)
+            b->flow->nodes.items[v].type = TFR_T_OTHER;
+        uint32_t version = tfr_build_bind(b, name, v, 0);
+        b->flow->versions.items[version].kind = TFR_VER_PARAM;
+        if (first) b->frame->self = v;
+        first = false;
+    }
+}
+
+tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *numbers) {
+    tfr_flow *flow = TFR_NEW(module->arena, tfr_flow);
+    const tfr_function *f = &module->scope->functions.items[function];
+    *flow = (tfr_flow){.module = module, .function = function, .class_index = f->class_index,
+                       .numbers = numbers};
+    tfr_frame frame = {.module = module, .class_index = f->class_index, .function = function};
+    tfr_builder b = {.flow = flow, .arena = module->arena, .frame = &frame, .seq = 1};
+    // Index 0 means "none" everywhere.
+    (void)TFR_PUSH(module->arena, &flow->nodes);
+    (void)TFR_PUSH(module->arena, &flow->versions);
+    (void)TFR_PUSH(module->arena, &flow->statements);
+    (void)TFR_PUSH(module->arena, &flow->blocks);
+    b.block = tfr_build_block(&b, 0, 0, 0);
+    bind_parameters(&b, f);
+    const tfr_tree *t = module->scope->tree;
+    tfr_suite_end end = tfr_build_suite(&b, tfr_tree_first(t, tfr_tree_field(t, f->node, TFR_F_BODY)));
+    if (!end.partial && !end.falls) flow->result = end.value;
+    return flow;
+}

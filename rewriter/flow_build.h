@@ -1,0 +1,89 @@
+// Shared by the three files that build a tfr_flow (flow.c: statements, lower.c: expressions,
+// calls.c: calls); nobody else includes it.
+#ifndef TFR_FLOW_BUILD_H
+#define TFR_FLOW_BUILD_H
+
+#include "rewriter/flow.h"
+
+#define TFR_MAX_INLINE_DEPTH 5
+#define TFR_MAX_NODES 60000u // of one function; beyond, the function is unfit
+
+typedef struct tfr_env {
+    uint32_t *versions; // the current version of each local name, in order of first binding
+    uint32_t count, cap;
+} tfr_env;
+
+// A function being lowered: the outer one, or a helper that is seen through.
+typedef struct tfr_frame {
+    struct tfr_frame *caller;
+    const tfr_module *module;
+    uint32_t function;    // index in the module's scope
+    uint32_t class_index; // of self
+    tfr_value self;
+    uint32_t depth;
+    tfr_env env;
+} tfr_frame;
+
+typedef struct tfr_builder {
+    tfr_flow *flow;
+    tfr_arena *arena;
+    tfr_frame *frame;
+    uint32_t block, statement, seq;
+    uint32_t call_ast; // text of the outermost call being seen through; 0: none
+    bool walrus;
+    uint32_t unique_events, unique_count; // numbers tfr_build_unique
+} tfr_builder;
+
+// How a suite ends.
+typedef struct tfr_suite_end {
+    bool falls;      // control may reach what follows
+    bool exits;      // some path leaves the function, or the loop
+    bool partial;    // the value returned is not one expression of conditions
+    tfr_value value; // returned by every path that returns
+    tfr_value condition; // falls and value: value is returned when this is `when_true`
+    bool when_true;
+} tfr_suite_end;
+
+// flow.c
+tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t first_statement);
+uint32_t tfr_build_block(tfr_builder *b, uint32_t parent, uint32_t condition, uint32_t way);
+void tfr_build_event(tfr_builder *b, tfr_event_kind kind, uint32_t ast, tfr_value value);
+void tfr_build_unfit(tfr_builder *b, uint32_t ast, const char *why);
+uint32_t tfr_build_lookup(const tfr_builder *b, tfr_name name); // version; 0: not local
+uint32_t tfr_build_bind(tfr_builder *b, tfr_name name, tfr_value value, uint32_t target);
+void tfr_build_assign(tfr_builder *b, uint32_t target, tfr_value value, uint32_t value_ast);
+// Binds parameters to arguments and lowers the body; the value returned, or 0.
+bool tfr_build_bind_arguments(tfr_builder *b, tfr_frame *frame, uint32_t parameters,
+                              const tfr_arg *positional, uint32_t positional_count,
+                              const tfr_name *keywords, const tfr_arg *keyword_values,
+                              uint32_t keyword_count, bool skip_self);
+
+// lower.c
+tfr_arg tfr_build_operand(tfr_builder *b, uint32_t ast);
+tfr_value tfr_build_expr(tfr_builder *b, uint32_t ast);
+tfr_value tfr_build_node(tfr_builder *b, tfr_op op, tfr_name name, const tfr_arg *args,
+                         uint32_t count, uint32_t ast);
+tfr_value tfr_build_const(tfr_builder *b, tfr_name name, tfr_type type, uint32_t ast);
+tfr_value tfr_build_unique(tfr_builder *b, tfr_name name, const tfr_arg *args, uint32_t count,
+                           uint32_t ast); // opaque, equal to nothing else
+tfr_value tfr_build_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32_t ast);
+void tfr_build_capture(tfr_builder *b, uint32_t ast); // names read by a closure
+
+// calls.c
+tfr_value tfr_build_call(tfr_builder *b, uint32_t ast);
+tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint32_t count,
+                         const tfr_name *keywords, const tfr_arg *keyword_values,
+                         uint32_t keyword_count, char place, uint32_t ast); // 0: not in canon.py
+
+// canon.c
+typedef struct tfr_canon_row {
+    tfr_name name;
+    uint32_t function;   // in the table's scope
+    bool method, torch, functional;
+    bool alias;          // its body is another spelling
+    uint8_t type;        // of the result
+} tfr_canon_row;
+const tfr_canon_row *tfr_canon_find(const tfr_canon *canon, tfr_name name);
+const tfr_module *tfr_canon_module(const tfr_canon *canon);
+
+#endif

@@ -1,0 +1,223 @@
+// Backtracking subgraph match. Only `+` and `*` of proven tensors are tried both ways, so the
+// number of attempts is bounded by two to the number of those in a pattern; a step limit guards it.
+#include "rewriter/match.h"
+
+#define MAX_STEPS 20000
+
+typedef struct matcher {
+    const tfr_rule *rule;
+    tfr_flow *flow;
+    tfr_arg *map;    // by pattern node
+    tfr_value *trail; // pattern nodes bound, in order
+    uint32_t trail_count, steps, matched;
+    tfr_value root;
+    tfr_near *near;
+} matcher;
+
+static uint32_t feature_hash(const tfr_vnode *n) { return (n->op * 7u + n->name * 31u) & 63u; }
+
+uint64_t tfr_match_features(const tfr_flow *flow) {
+    uint64_t bits = 0;
+    for (uint32_t i = 1; i < flow->nodes.count; i++)
+        if (flow->nodes.items[i].op == TFR_V_ATEN) bits |= 1ull << feature_hash(&flow->nodes.items[i]);
+    return bits;
+}
+
+static bool is_activation(const tfr_flow *flow, const tfr_vnode *n) {
+    tfr_str text = tfr_names_text(flow->module->names, n->name);
+    return n->op == TFR_V_ATEN && n->arg_count == 1 &&
+           (tfr_str_eq(text, TFR_STR("silu")) || tfr_str_eq(text, TFR_STR("gelu")) ||
+            tfr_str_eq(text, TFR_STR("relu")) || tfr_str_eq(text, TFR_STR("sigmoid")));
+}
+
+bool tfr_match_fits(tfr_flow *flow, tfr_arg arg, tfr_param_kind kind, const char **why) {
+    const tfr_vnode *n = tfr_flow_node(flow, arg.value);
+    bool is_module = n->module != TFR_M_UNKNOWN && n->module != TFR_M_PARAM;
+    switch (kind) {
+    case TFR_P_TENSOR:
+        *why = "this value is not a tensor";
+        if (n->op == TFR_V_ATTR && n->module != TFR_M_PARAM && n->type != TFR_T_TENSOR) {
+            *why = "this attribute is not proven to be a tensor";
+            return false;
+        }
+        return n->op != TFR_V_CONST && !is_module && n->type != TFR_T_NUMBER &&
+               n->type != TFR_T_TUPLE && n->type != TFR_T_OTHER;
+    case TFR_P_PARAM:
+        *why = "this must be a parameter of the module, such as self.weight";
+        return (n->op == TFR_V_ATTR || n->op == TFR_V_PARAM) && !is_module &&
+               n->type != TFR_T_NUMBER && n->type != TFR_T_OTHER && n->type != TFR_T_TUPLE;
+    case TFR_P_SCALAR:
+        *why = "this must be a number: a literal, an argument or an attribute of self";
+        return (n->op == TFR_V_ATTR || n->op == TFR_V_PARAM || n->op == TFR_V_CONST) &&
+               !is_module && n->type != TFR_T_TENSOR && n->type != TFR_T_TUPLE &&
+               n->type != TFR_T_OTHER;
+    case TFR_P_CONST:
+        *why = "this must be a literal";
+        return n->op == TFR_V_CONST;
+    case TFR_P_LINEAR:
+        *why = "this must be an attribute that __init__ makes an nn.Linear";
+        return n->op == TFR_V_ATTR && n->module == TFR_M_LINEAR;
+    case TFR_P_NORM:
+        *why = "this must be a module of this file whose forward is one rms_norm";
+        return n->op == TFR_V_ATTR && n->module == TFR_M_CLASS && flow->module->ops &&
+               tfr_rules_is_norm(flow->module->ops, flow->module, n->class_index);
+    case TFR_P_ACT:
+        *why = "this must be an activation: ACT2FN[...], an nn activation or a function of F";
+        return n->module == TFR_M_ACT;
+    }
+    return false;
+}
+
+static void note_failure(matcher *m, tfr_value pattern, tfr_value user, const char *why) {
+    if (!m->near || m->matched < m->near->matched) return;
+    if (m->near->rule && m->matched == m->near->matched) return;
+    *m->near = (tfr_near){.rule = m->rule, .matched = m->matched, .at = user, .root = m->root,
+                          .expected = pattern, .why = why};
+}
+
+static void bind(matcher *m, tfr_value pattern, tfr_arg user) {
+    m->map[pattern] = user;
+    m->trail[m->trail_count++] = pattern;
+    if (tfr_flow_node(m->rule->flow, pattern)->op != TFR_V_PARAM) m->matched++;
+}
+
+static void undo(matcher *m, uint32_t to) {
+    while (m->trail_count > to) {
+        tfr_value p = m->trail[--m->trail_count];
+        m->map[p] = (tfr_arg){0, 0};
+        if (tfr_flow_node(m->rule->flow, p)->op != TFR_V_PARAM) m->matched--;
+    }
+}
+
+static bool match_param(matcher *m, tfr_value pattern, tfr_arg user) {
+    for (uint32_t i = 0; i < m->rule->param_count; i++) {
+        if (m->rule->params[i].value != pattern) continue;
+        const char *why = NULL;
+        if (tfr_match_fits(m->flow, user, m->rule->params[i].kind, &why)) {
+            bind(m, pattern, user);
+            return true;
+        }
+        note_failure(m, pattern, user.value, why);
+        return false;
+    }
+    return false;
+}
+
+static bool match_node(matcher *m, tfr_value pattern, tfr_arg user);
+
+static bool match_args(matcher *m, tfr_value pattern, tfr_value user) {
+    const tfr_vnode *p = tfr_flow_node(m->rule->flow, pattern);
+    for (uint32_t i = 0; i < p->arg_count; i++)
+        if (!match_node(m, tfr_flow_arg(m->rule->flow, pattern, i).value,
+                        tfr_flow_arg(m->flow, user, i)))
+            return false;
+    return true;
+}
+
+// `act(gate)` of the rule against `F.silu(gate)` of the user.
+static bool match_function_as_module(matcher *m, tfr_value pattern, tfr_value user) {
+    const tfr_vnode *p = tfr_flow_node(m->rule->flow, pattern);
+    const tfr_vnode *u = tfr_flow_node(m->flow, user);
+    tfr_value callee = tfr_flow_arg(m->rule->flow, pattern, 0).value;
+    const tfr_tree *t = m->flow->module->scope->tree;
+    if (p->arg_count != 2 || !is_activation(m->flow, u) || !u->ast || u->in_call ||
+        tfr_tree_kind(t, u->ast) != TFR_N_CALL)
+        return false;
+    for (uint32_t i = 0; i < m->rule->param_count; i++)
+        if (m->rule->params[i].value == callee && m->rule->params[i].kind != TFR_P_ACT)
+            return false;
+    uint32_t function = tfr_tree_field(t, u->ast, TFR_F_FUNCTION);
+    tfr_name path = tfr_module_path(m->flow->module, m->flow->module->names, function);
+    tfr_str text = tfr_names_text(m->flow->module->names, path);
+    if (text.len < 6 || memcmp(text.data, "torch.", 6) != 0) return false; // x.sigmoid()
+    if (m->map[callee].value) return false;
+    bind(m, pattern, (tfr_arg){user, u->ast});
+    bind(m, callee, (tfr_arg){user, function});
+    return match_node(m, tfr_flow_arg(m->rule->flow, pattern, 1).value,
+                      tfr_flow_arg(m->flow, user, 0));
+}
+
+static bool same_shape(const matcher *m, const tfr_vnode *p, const tfr_vnode *u) {
+    (void)m;
+    return p->op == u->op && p->name == u->name && p->arg_count == u->arg_count;
+}
+
+static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
+    if (!user.value || ++m->steps > MAX_STEPS) return false;
+    if (m->map[pattern].value) {
+        bool same = tfr_flow_same(m->flow, m->map[pattern].value, user.value);
+        if (!same) note_failure(m, pattern, user.value, "this must be the same value as before");
+        return same;
+    }
+    const tfr_vnode *p = tfr_flow_node(m->rule->flow, pattern);
+    if (p->op == TFR_V_PARAM) return match_param(m, pattern, user);
+    const tfr_vnode *u = tfr_flow_node(m->flow, user.value);
+    uint32_t mark = m->trail_count;
+    if (p->op == TFR_V_MODULE && u->op == TFR_V_ATEN) {
+        if (match_function_as_module(m, pattern, user.value)) return true;
+        undo(m, mark);
+    }
+    if (!same_shape(m, p, u)) {
+        note_failure(m, pattern, user.value, NULL);
+        return false;
+    }
+    bind(m, pattern, user);
+    if (match_args(m, pattern, user.value)) return true;
+    const tfr_words *w = m->flow->module->words;
+    bool both_ways = p->op == TFR_V_ATEN && p->arg_count == 2 && (p->name == w->add || p->name == w->mul);
+    if (both_ways) {
+        undo(m, mark);
+        bind(m, pattern, user);
+        tfr_arg left = tfr_flow_arg(m->flow, user.value, 0);
+        tfr_arg right = tfr_flow_arg(m->flow, user.value, 1);
+        if (tfr_commutes(tfr_flow_node(m->flow, left.value), tfr_flow_node(m->flow, right.value)) &&
+            match_node(m, tfr_flow_arg(m->rule->flow, pattern, 0).value, right) &&
+            match_node(m, tfr_flow_arg(m->rule->flow, pattern, 1).value, left))
+            return true;
+    }
+    undo(m, mark);
+    return false;
+}
+
+// Roots after the first: already met inside the first, or searched among the function's nodes.
+static bool match_roots(matcher *m, uint32_t from) {
+    for (uint32_t r = from; r < m->rule->root_count; r++) {
+        tfr_value root = m->rule->roots[r];
+        if (m->map[root].value) continue;
+        const tfr_vnode *p = tfr_flow_node(m->rule->flow, root);
+        for (uint32_t i = 1; i < m->flow->nodes.count; i++) {
+            const tfr_vnode *u = &m->flow->nodes.items[i];
+            if (u->op != p->op || u->name != p->name) continue;
+            bool taken = false;
+            for (uint32_t k = 0; k < r; k++) taken |= m->map[m->rule->roots[k]].value == i;
+            uint32_t mark = m->trail_count;
+            if (!taken && match_node(m, root, (tfr_arg){i, u->ast}) && match_roots(m, r + 1))
+                return true;
+            undo(m, mark);
+        }
+        return false;
+    }
+    return true;
+}
+
+bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_value root,
+                   tfr_arena *arena, tfr_near *near) {
+    uint32_t count = rule->flow->nodes.count;
+    matcher m = {.rule = rule, .flow = flow, .root = root, .near = near};
+    m.map = TFR_NEW_ARRAY(arena, tfr_arg, count);
+    m.trail = TFR_NEW_ARRAY(arena, tfr_value, count);
+    const tfr_vnode *u = tfr_flow_node(flow, root);
+    if (!match_node(&m, rule->roots[0], (tfr_arg){root, u->ast}) || !match_roots(&m, 1))
+        return false;
+    *out = (tfr_match){.rule = rule, .root_count = rule->root_count,
+                       .leaf_count = rule->param_count};
+    for (uint32_t i = 0; i < rule->root_count; i++) out->roots[i] = m.map[rule->roots[i]].value;
+    for (uint32_t i = 0; i < rule->param_count; i++) out->leaves[i] = m.map[rule->params[i].value];
+    out->members = TFR_NEW_ARRAY(arena, tfr_value, m.trail_count + 1);
+    for (uint32_t i = 0; i < m.trail_count; i++) {
+        tfr_op op = (tfr_op)tfr_flow_node(rule->flow, m.trail[i])->op;
+        if (op != TFR_V_PARAM && op != TFR_V_CONST && op != TFR_V_GLOBAL)
+            out->members[out->member_count++] = m.map[m.trail[i]].value;
+    }
+    return true;
+}

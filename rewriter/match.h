@@ -1,0 +1,80 @@
+// Finds a rule's reference graph inside a function's graph. Knows graphs and what a rule's
+// parameter may stand for; knows nothing of text or editing.
+#ifndef TFR_MATCH_H
+#define TFR_MATCH_H
+
+#include "rewriter/flow.h"
+
+#define TFR_MAX_PARAMS 16
+#define TFR_MAX_ROOTS 8
+
+typedef enum tfr_param_kind {
+    TFR_P_TENSOR,
+    TFR_P_PARAM,
+    TFR_P_SCALAR,
+    TFR_P_CONST,
+    TFR_P_LINEAR,
+    TFR_P_NORM,
+    TFR_P_ACT,
+} tfr_param_kind;
+
+typedef struct tfr_rule {
+    tfr_name op;
+    tfr_str label;  // "rms_norm/cast_weight": op and reference function
+    tfr_str call;   // what is written: "rms_norm(x, weight, eps, order='cast_weight')"
+    const tfr_module *module;
+    uint32_t function;
+    tfr_flow *flow; // NULL for siblings
+    bool siblings, host_only;
+    uint32_t at_least;
+    struct {
+        tfr_name name;
+        tfr_param_kind kind;
+        tfr_value value; // in `flow`
+    } params[TFR_MAX_PARAMS];
+    uint32_t param_count;
+    tfr_value roots[TFR_MAX_ROOTS];
+    uint32_t root_count;
+    uint32_t size;     // pattern nodes to match, parameters left out
+    uint64_t features; // of tfr_match_features: all must be in the function
+    // Arguments of `call`: parameters by position (0: None), and keywords with their literal, or
+    // with literal 0 and the parameter that they take.
+    tfr_name positional[TFR_MAX_PARAMS], keywords[8], literals[8], keyword_params[8];
+    uint32_t keyword_count, positional_count;
+} tfr_rule;
+
+typedef struct tfr_match {
+    const tfr_rule *rule;
+    tfr_value roots[TFR_MAX_ROOTS]; // of siblings: one per module
+    uint32_t root_count;
+    tfr_arg leaves[TFR_MAX_PARAMS + TFR_MAX_ROOTS]; // by parameter; siblings: x, then the modules
+    uint32_t leaf_count;
+    tfr_value *members; // user nodes that the pattern's inner nodes stand for, roots included
+    uint32_t member_count;
+} tfr_match;
+
+// How far a failed attempt came, for the report.
+typedef struct tfr_near {
+    const tfr_rule *rule;
+    uint32_t matched;
+    tfr_value at;       // user's node where it failed; 0: none
+    tfr_value root;     // user's node that was tried as the root
+    tfr_value expected; // the rule's node there
+    const char *why;    // in words, when the nodes alone do not say it
+} tfr_near;
+
+// Bits for the operations that a graph holds.
+uint64_t tfr_match_features(const tfr_flow *flow);
+
+// Tries `root` as the rule's first root. The match and its lists live in `arena`. `near` (may be
+// NULL) is replaced when this attempt came further than the one it holds.
+bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_value root,
+                   tfr_arena *arena, tfr_near *near);
+
+// Whether `value` may be what `kind` asks for; `why` says what is missing.
+bool tfr_match_fits(tfr_flow *flow, tfr_arg value, tfr_param_kind kind, const char **why);
+
+// The class of the file whose forward is one `rms_norm` of its first argument (asked of rules.c).
+bool tfr_rules_is_norm(const struct tfr_ops *ops, tfr_module *module, uint32_t class_index);
+
+#endif

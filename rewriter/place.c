@@ -1,0 +1,167 @@
+// Where a match may stand: its results' expressions, the helper it was seen through, and whether
+// everything it takes in happens at one point of the program.
+#include "rewriter/emit.h"
+
+static const tfr_tree *tree_of(const tfr_flow *flow) { return flow->module->scope->tree; }
+
+static const tfr_inline *inline_of(const tfr_flow *flow, tfr_value value) {
+    uint32_t seq = tfr_flow_node(flow, value)->seq;
+    for (uint32_t i = 0; i < flow->inlines.count; i++) {
+        const tfr_inline *in = &flow->inlines.items[i];
+        if (in->first_seq <= seq && seq < in->end_seq) return in;
+    }
+    return NULL;
+}
+
+static bool inside(const tfr_flow *flow, uint32_t ast, uint32_t outer) {
+    const tfr_node *n = tree_of(flow)->nodes;
+    return ast && outer && n[outer].start <= n[ast].start && n[ast].end <= n[outer].end;
+}
+
+static void refuse(tfr_place *p, uint32_t ast, const char *reason) {
+    if (p->reason) return;
+    p->reason = reason;
+    p->reason_ast = ast;
+}
+
+// The value that a call's text stands for.
+static tfr_value value_at(const tfr_flow *flow, uint32_t ast) {
+    for (uint32_t i = flow->nodes.count; i-- > 1;)
+        if (flow->nodes.items[i].ast == ast) return i;
+    return 0;
+}
+
+static bool call_gives_roots(const tfr_flow *flow, const tfr_inline *in, const tfr_match *m) {
+    tfr_value value = value_at(flow, in->call_ast);
+    if (!value) return false;
+    if (m->root_count == 1) return tfr_flow_same(flow, value, m->roots[0]);
+    const tfr_vnode *n = tfr_flow_node(flow, value);
+    if (n->op != TFR_V_TUPLE || n->arg_count != m->root_count) return false;
+    for (uint32_t i = 0; i < m->root_count; i++)
+        if (tfr_flow_arg(flow, value, i).value != m->roots[i]) return false;
+    return true;
+}
+
+static void find_homes(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
+    const tfr_inline *first = tfr_flow_node(flow, m->roots[0])->in_call
+                                  ? inline_of(flow, m->roots[0])
+                                  : NULL;
+    if (first) {
+        p->home[0] = first->call_ast;
+        p->home_count = 1;
+        for (uint32_t i = 1; i < m->root_count; i++)
+            if (inline_of(flow, m->roots[i]) != first) p->home[0] = 0;
+        if (!p->home[0] || !call_gives_roots(flow, first, m))
+            refuse(p, first->call_ast, "the results are made inside a helper that returns "
+                                       "something else too; its own call is left as it is");
+        return;
+    }
+    p->home_count = m->root_count;
+    for (uint32_t i = 0; i < m->root_count; i++) {
+        const tfr_vnode *n = tfr_flow_node(flow, m->roots[i]);
+        p->home[i] = n->ast;
+        if (n->in_call || !n->ast)
+            refuse(p, n->ast, "a result has no expression of its own in this function");
+    }
+}
+
+static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
+    const tfr_inline *home = NULL;
+    for (uint32_t i = 0; i < flow->inlines.count; i++)
+        if (flow->inlines.items[i].call_ast == p->home[0] && p->home_count == 1)
+            home = &flow->inlines.items[i];
+    bool all_in_op = true;
+    for (uint32_t i = 0; i < m->member_count; i++) {
+        const tfr_vnode *n = tfr_flow_node(flow, m->members[i]);
+        const tfr_inline *in = n->in_call ? inline_of(flow, m->members[i]) : NULL;
+        if (!in || !in->op || (home && in != home)) all_in_op = false;
+        if (!in || in->op || in == home) continue;
+        const tfr_function *f = &flow->module->scope->functions.items[in->function];
+        if (f->class_index == TFR_NO_CLASS)
+            refuse(p, in->call_ast, "a part of it is inside a helper function that could be "
+                                    "replaced at run time; move the whole of it there, or none");
+    }
+    if (all_in_op) p->reason = ""; // the op's own call
+    if (home && !home->op) {
+        const tfr_function *f = &flow->module->scope->functions.items[home->function];
+        if (f->class_index == TFR_NO_CLASS) p->via = home->function;
+    }
+}
+
+static bool block_allowed(const tfr_flow *flow, const tfr_match *m, uint32_t block,
+                          uint32_t member_block) {
+    if (member_block == block) return true;
+    for (uint32_t i = 0; i < m->member_count; i++) // an if that the pattern has too
+        if (tfr_flow_node(flow, m->members[i])->op == TFR_V_PHI)
+            return tfr_flow_within(flow, member_block, block);
+    return false;
+}
+
+static void check_blocks(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
+    p->block = tfr_flow_node(flow, m->roots[0])->block;
+    for (uint32_t i = 0; i < m->root_count; i++)
+        if (tfr_flow_node(flow, m->roots[i])->block != p->block)
+            refuse(p, tfr_flow_node(flow, m->roots[i])->ast,
+                   "branch: its parts run under different conditions");
+    for (uint32_t i = 0; i < m->member_count; i++) {
+        const tfr_vnode *n = tfr_flow_node(flow, m->members[i]);
+        bool metadata = n->op == TFR_V_ATTR; // reading an attribute may happen again anywhere
+        if (!metadata && !n->in_call && !block_allowed(flow, m, p->block, n->block))
+            refuse(p, n->ast, "branch: its parts run under different conditions");
+    }
+}
+
+static uint32_t first_statement(const tfr_flow *flow, const tfr_match *m) {
+    uint32_t first = UINT32_MAX;
+    for (uint32_t i = 0; i < m->root_count; i++) {
+        uint32_t s = tfr_flow_node(flow, m->roots[i])->statement;
+        if (s < first) first = s;
+    }
+    return first;
+}
+
+static void check_effects(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
+    uint32_t first = UINT32_MAX, last = 0;
+    for (uint32_t i = 0; i < m->member_count + m->leaf_count; i++) {
+        bool leaf = i >= m->member_count;
+        tfr_arg arg = leaf ? m->leaves[i - m->member_count] : (tfr_arg){m->members[i], 0};
+        const tfr_vnode *n = tfr_flow_node(flow, arg.value);
+        // A leaf that is written out where it stands moves with the match; a name does not.
+        if (leaf && (!arg.ast || n->ast != arg.ast || n->op == TFR_V_PARAM)) continue;
+        if (n->seq < first) first = n->seq;
+        if (n->seq > last) last = n->seq;
+    }
+    for (uint32_t i = 0; i < flow->events.count; i++) {
+        const tfr_event *e = &flow->events.items[i];
+        if (e->seq <= first || e->seq >= last) continue;
+        // An effect inside an argument moves along with it, if at all: to the first statement.
+        bool in_leaf = false;
+        for (uint32_t k = 0; k < m->leaf_count; k++)
+            in_leaf |= inside(flow, e->ast, m->leaves[k].ast);
+        if (in_leaf && (p->home_count == 1 || e->statement == first_statement(flow, m))) continue;
+        refuse(p, e->ast,
+               e->kind == TFR_EV_WRITE
+                   ? "something is written between its parts, maybe to its inputs"
+                   : "code with unknown effects runs between its parts, maybe on its inputs");
+    }
+}
+
+// Nothing may be added before a statement whose home runs more than once, or only sometimes.
+static void check_statements(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
+    if (p->home_count == 1) return;
+    for (uint32_t i = 0; i < m->root_count; i++) {
+        const tfr_vnode *n = tfr_flow_node(flow, m->roots[i]);
+        if (flow->statements.items[n->statement].block != p->block)
+            refuse(p, n->ast, "branch: it runs only under a condition inside its statement");
+    }
+}
+
+void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match) {
+    *out = (tfr_place){.via = UINT32_MAX};
+    if (flow->unfit) refuse(out, flow->unfit_ast, flow->unfit);
+    find_homes(out, flow, match);
+    if (out->home[0]) check_helpers(out, flow, match);
+    check_blocks(out, flow, match);
+    check_effects(out, flow, match);
+    check_statements(out, flow, match);
+}

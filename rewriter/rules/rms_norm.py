@@ -1,0 +1,174 @@
+"""rms_norm: y = x / sqrt(mean(x^2) + eps) * weight over the last axis.
+
+x: [..., D], any float dtype; weight: [D] or None; result: [..., D]. The mean and the root are float32. `order` says where the result is rounded
+to x's dtype: that moves about a quarter of bfloat16 elements, so it is read from the source. Source: Zhang and Sennrich 2019, arXiv:1910.07467.
+"""
+
+import torch
+
+from tfrewrite.rules import Param, Scalar, Tensor, op, ref
+
+op("rms_norm(Tensor x, Tensor? weight, float eps, *, str order) -> Tensor")
+
+
+def normalize(x, eps):
+    """float32 in, float32 out: x / rms(x)."""
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+
+
+@ref("rms_norm(x, weight, eps, order='cast_weight')")
+def cast_then_weight(x: Tensor, weight: Param, eps: Scalar):
+    return weight * normalize(x.to(torch.float32), eps).to(x.dtype)
+
+
+@ref("rms_norm(x, weight, eps, order='weight_cast')")
+def weight_then_cast(x: Tensor, weight: Param, eps: Scalar):
+    return (weight * normalize(x.to(torch.float32), eps)).to(x.dtype)
+
+
+@ref("rms_norm(x, weight, eps, order='weight32_cast')")
+def weight_in_float32_then_cast(x: Tensor, weight: Param, eps: Scalar):
+    return (weight.to(torch.float32) * normalize(x.to(torch.float32), eps)).to(x.dtype)
+
+
+@ref("rms_norm(x, weight, eps, order='one_plus_cast')")
+def one_plus_weight_then_cast(x: Tensor, weight: Param, eps: Scalar):
+    return (normalize(x.to(torch.float32), eps) * (1.0 + weight.to(torch.float32))).to(x.dtype)
+
+
+@ref("rms_norm(x, weight, eps, order='cast_one_plus')")
+def cast_then_one_plus_weight(x: Tensor, weight: Param, eps: Scalar):
+    return normalize(x.to(torch.float32), eps).to(x.dtype) * (1.0 + weight)
+
+
+@ref("rms_norm(x, weight, eps, order='cast_by_weight')")
+def cast_by_weight_dtype(x: Tensor, weight: Param, eps: Scalar):
+    variance = x.to(torch.float32).pow(2).mean(-1, keepdim=True)
+    x = x * torch.rsqrt(variance + eps)
+    if weight.dtype in [torch.float16, torch.bfloat16]:
+        x = x.to(weight.dtype)
+    return weight * x
+
+
+@ref("rms_norm(x, weight, eps, order='no_cast')")
+def weight_without_cast(x: Tensor, weight: Param, eps: Scalar):
+    return weight * (x * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + eps))
+
+
+@ref("rms_norm(x, None, eps, order='cast')")
+def no_weight(x: Tensor, eps: Scalar):
+    return normalize(x.to(torch.float32), eps).to(x.dtype)
+
+
+@ref("rms_norm(x, weight, eps, order='cast_weight', root='pow')")
+def cast_then_weight_pow(x: Tensor, weight: Param, eps: Scalar):
+    h = x.to(torch.float32)
+    return weight * (h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)).to(x.dtype)
+
+
+@ref("rms_norm(x, weight, eps, order='weight32_cast', root='pow')")
+def weight_in_float32_then_cast_pow(x: Tensor, weight: Param, eps: Scalar):
+    h = x.to(torch.float32)
+    normed = h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)
+    return (normed * weight.to(torch.float32)).to(x.dtype)
+
+
+@ref("rms_norm(x, None, eps, order='cast', root='pow')")
+def no_weight_pow(x: Tensor, eps: Scalar):
+    h = x.to(torch.float32)
+    return (h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)).to(x.dtype)
+
+
+HEAD = """
+class N(nn.Module):
+    def __init__(self, size, eps=1e-6):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.variance_epsilon = eps
+"""
+ACCEPT = {
+    "cast_then_weight": [
+        HEAD
+        + """
+    def forward(self, hidden_states):
+        input_dtype = hidden_states.dtype
+        hidden_states = hidden_states.to(torch.float32)
+        variance = hidden_states.pow(2).mean(-1, keepdim=True)
+        hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)
+        return self.weight * hidden_states.to(input_dtype)
+""",
+        HEAD
+        + """
+    def forward(self, x):
+        h = x.float()
+        return (h * (torch.mean(torch.square(h), dim=(-1,), keepdim=True) + self.variance_epsilon).rsqrt()).type_as(x) * self.weight
+""",
+    ],
+    "weight_then_cast": [
+        HEAD
+        + """
+    def forward(self, x):
+        h = x.to(dtype=torch.float32)
+        h = h * torch.rsqrt((h * h).mean(-1, True) + self.variance_epsilon)
+        return (self.weight * h).to(x.dtype)
+"""
+    ],
+    "one_plus_weight_then_cast": [
+        HEAD
+        + """
+    def _norm(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+    def forward(self, x):
+        output = self._norm(x.float())
+        output = output * (1.0 + self.weight.float())
+        return output.type_as(x)
+"""
+    ],
+    "cast_by_weight_dtype": [
+        HEAD
+        + """
+    def forward(self, hidden_states):
+        variance = hidden_states.to(torch.float32).pow(2).mean(-1, keepdim=True)
+        hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)
+
+        # convert into half-precision if necessary
+        if self.weight.dtype in [torch.float16, torch.bfloat16]:
+            hidden_states = hidden_states.to(self.weight.dtype)
+
+        return self.weight * hidden_states
+"""
+    ],
+}
+REJECT = [
+    # the mean is taken off first: this is a layer norm
+    HEAD
+    + """
+    def forward(self, x):
+        h = x.float()
+        h = h - h.mean(-1, keepdim=True)
+        return self.weight * (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)).to(x.dtype)
+""",
+    # another axis
+    HEAD
+    + """
+    def forward(self, x):
+        h = x.float()
+        return self.weight * (h * torch.rsqrt(h.pow(2).mean(1, keepdim=True) + self.variance_epsilon)).to(x.dtype)
+""",
+    # without keepdim a square input still runs, with other numbers
+    HEAD
+    + """
+    def forward(self, x):
+        h = x.float()
+        return self.weight * (h * torch.rsqrt(h.pow(2).mean(-1) + self.variance_epsilon)).to(x.dtype)
+""",
+    # another offset
+    HEAD
+    + """
+    def forward(self, x):
+        h = x.float()
+        h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+        return (h * (2.0 + self.weight.float())).type_as(x)
+""",
+]

@@ -1,0 +1,162 @@
+"""rope: rotary position embedding of q and k, or of one of them.
+
+q: [b, h, s, d] or [b, s, h, d]; cos, sin: [b, s, r] with r = d (or less: `partial`), given a head axis at `unsqueeze_dim`. Pairs are (i, i + r/2) in
+layout "half" and (2i, 2i + 1) in "interleaved". Each product and the sum round to the dtype that torch's promotion gives. `cast`: what
+is computed in float32. Source: Su et al. 2021, arXiv:2104.09864.
+"""
+
+import torch
+
+from tfrewrite.rules import Const, Tensor, op, ref
+
+op("rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)")
+
+
+def rotate_half(x):
+    x1 = x[..., : x.shape[-1] // 2]
+    x2 = x[..., x.shape[-1] // 2 :]
+    return torch.cat((-x2, x1), dim=-1)
+
+
+def rotate_pairs(x):
+    x1 = x[..., ::2]
+    x2 = x[..., 1::2]
+    return torch.stack((-x2, x1), dim=-1).flatten(-2)
+
+
+def half(x, cos, sin):
+    return (x * cos) + (rotate_half(x) * sin)
+
+
+def pairs(x, cos, sin):
+    return (x * cos) + (rotate_pairs(x) * sin)
+
+
+def half_width(x, cos, sin):
+    """cos and sin of d / 2 columns, as gpt-oss has them."""
+    first, second = torch.chunk(x, 2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim)")
+def half_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return half(q, cos, sin), half(k, cos, sin)
+
+
+@ref("rope(x, cos, sin, layout='half', unsqueeze_dim=dim)")
+def half_one(x: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    return half(x, cos.unsqueeze(dim), sin.unsqueeze(dim))
+
+
+@ref("rope(q, k, cos, sin, layout='half')")
+def half_both_given(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
+    return half(q, cos, sin), half(k, cos, sin)
+
+
+@ref("rope(x, cos, sin, layout='half')")
+def half_one_given(x: Tensor, cos: Tensor, sin: Tensor):
+    return half(x, cos, sin)
+
+
+@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='result')")
+def half_both_cast_back(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return half(q, cos, sin).to(q.dtype), half(k, cos, sin).to(k.dtype)
+
+
+@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='float32')")
+def half_both_float32(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return half(q.float(), cos, sin).to(q.dtype), half(k.float(), cos, sin).to(k.dtype)
+
+
+@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='all_float32')")
+def half_both_all_float32(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim).float(), sin.unsqueeze(dim).float()
+    return half(q.float(), cos, sin).to(q.dtype), half(k.float(), cos, sin).to(k.dtype)
+
+
+@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, partial=True)")
+def half_both_partial(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    width = cos.shape[-1]
+    return (
+        torch.cat([half(q[..., :width], cos, sin), q[..., width:]], dim=-1),
+        torch.cat([half(k[..., :width], cos, sin), k[..., width:]], dim=-1),
+    )
+
+
+@ref("rope(q, k, cos, sin, layout='half_width', unsqueeze_dim=dim)")
+def half_width_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return half_width(q, cos, sin), half_width(k, cos, sin)
+
+
+@ref("rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim)")
+def pairs_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return pairs(q, cos, sin), pairs(k, cos, sin)
+
+
+@ref("rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, cast='float32')")
+def pairs_both_float32(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return pairs(q.float(), cos, sin).to(q.dtype), pairs(k.float(), cos, sin).to(k.dtype)
+
+
+@ref("rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, partial=True)")
+def pairs_both_partial(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    """cos and sin come as two equal halves (GLM): each angle is taken once and repeated for its pair."""
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    cos = cos[..., : cos.shape[-1] // 2].repeat_interleave(2, dim=-1)
+    sin = sin[..., : sin.shape[-1] // 2].repeat_interleave(2, dim=-1)
+    width = cos.shape[-1]
+    return (
+        torch.cat([pairs(q[..., :width], cos, sin), q[..., width:]], dim=-1),
+        torch.cat([pairs(k[..., :width], cos, sin), k[..., width:]], dim=-1),
+    )
+
+
+HELPERS = '''
+def rotate_half(x):
+    """Rotates half the hidden dims of the input."""
+    x1 = x[..., : x.shape[-1] // 2]
+    x2 = x[..., x.shape[-1] // 2 :]
+    return torch.cat((-x2, x1), dim=-1)
+
+
+def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
+    cos = cos.unsqueeze(unsqueeze_dim)
+    sin = sin.unsqueeze(unsqueeze_dim)
+    q_embed = (q * cos) + (rotate_half(q) * sin)
+    k_embed = (k * cos) + (rotate_half(k) * sin)
+    return q_embed, k_embed
+
+
+class M(nn.Module):
+'''
+ACCEPT = {
+    "half_both": [
+        HELPERS
+        + """
+    def forward(self, q, k, position_embeddings):
+        cos, sin = position_embeddings
+        q, k = apply_rotary_pos_emb(q, k, cos, sin)
+        return q, k
+""",
+        HELPERS
+        + """
+    def forward(self, q, k, cos, sin):
+        return apply_rotary_pos_emb(k, q, cos, sin, unsqueeze_dim=2)
+""",
+    ]
+}
+REJECT = [
+    # the sign of the other half
+    HELPERS.replace("(-x2, x1)", "(x2, -x1)")
+    + """
+    def forward(self, q, k, cos, sin):
+        return apply_rotary_pos_emb(k, q, cos, sin)
+""",
+]

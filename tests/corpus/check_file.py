@@ -1,0 +1,394 @@
+"""What a rewrite of one file may not do, checked from the two texts and the report alone.
+
+Independent of the program's own gates: nothing here knows how it finds or writes its edits.
+`problems` lists every violation: bytes outside the named functions, comments, decorators,
+signatures, other statements, calls to anything unknown, names that would be read without being
+set.
+"""
+
+import ast
+import difflib
+import io
+import re
+import tokenize
+from collections import Counter
+from dataclasses import dataclass
+
+IMPORT = "from tfrewrite import ops as tfr"
+
+# Calls that a fused block may absorb: computations without an effect. Anything else in the
+# original must still be called.
+PURE_METHODS = set(
+    """to float double half bfloat16 type type_as pow square mean sum sqrt rsqrt reciprocal mul
+    add sub div neg abs
+    unsqueeze squeeze transpose permute view reshape flatten chunk split unbind size dim
+    repeat_interleave contiguous
+    sigmoid tanh relu expand unflatten clone new_empty new_zeros movedim swapaxes swapdims type_as
+    narrow select
+    index_select stack""".split()
+)
+PURE_FUNCTIONS = set(
+    """torch.rsqrt torch.sqrt torch.pow torch.square torch.mean torch.cat torch.stack torch.chunk
+    torch.split torch.mul torch.add
+    torch.sigmoid torch.tanh torch.relu torch.reciprocal torch.unbind torch.concat
+    torch.concatenate torch.neg torch.sum
+    torch.square torch.unsqueeze torch.flatten torch.repeat_interleave torch.view_as_complex
+    torch.view_as_real
+    F.silu F.gelu F.relu F.sigmoid F.linear len max min int slice tuple""".split()
+)
+
+
+@dataclass
+class Function:
+    path: str  # Class.method#0: the ordinal tells functions of one name apart
+    node: ast.AST
+    first: int  # first line of the body, docstring left out; comments above it belong to the body
+    last: int
+
+
+def functions(tree: ast.Module) -> list[Function]:
+    """Every function of a module, methods and nested ones included, in source order."""
+    found, seen = [], Counter()
+    todo = [(tree, "")]
+    while todo:
+        node, prefix = todo.pop()
+        for child in ast.iter_child_nodes(node):
+            name = prefix
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                name = f"{prefix}.{child.name}" if prefix else child.name
+                seen[name] += 1
+                name = f"{name}#{seen[name] - 1}"
+                if not isinstance(child, ast.ClassDef):
+                    found.append(Function(name, child, *_body_lines(child)))
+            todo.append((child, name))
+    return sorted(found, key=lambda f: f.node.lineno)
+
+
+def _body_lines(node) -> tuple[int, int]:
+    """First and last line of a function's statements; a one-line function is its line."""
+    body = node.body
+    start = body[0]
+    if (
+        isinstance(start, ast.Expr)
+        and isinstance(start.value, ast.Constant)
+        and isinstance(start.value.value, str)
+    ):
+        if len(body) == 1:
+            return node.end_lineno, node.end_lineno
+        return start.end_lineno + 1, node.end_lineno
+    header = max(
+        [node.lineno, *(n.end_lineno for n in ast.walk(node.args) if hasattr(n, "end_lineno"))]
+    )
+    if node.returns is not None:
+        header = max(header, node.returns.end_lineno)
+    first = header + 1
+    return (first if first <= start.lineno else start.lineno), node.end_lineno
+
+
+def plain(path: str) -> tuple[str, str]:
+    """(class, function) of a path, as the report names them."""
+    parts = [re.sub(r"#\d+$", "", p) for p in path.split(".")]
+    return (parts[-2] if len(parts) > 1 else ""), parts[-1]
+
+
+def named_by(
+    fused: list[dict], all_functions: list[Function]
+) -> tuple[dict[str, list[dict]], list[str]]:
+    """path -> report entries of that function, and complaints about entries that name no
+    function."""
+    owners: dict[str, list[dict]] = {}
+    complaints = []
+    for entry in fused:
+        inside = [
+            f
+            for f in all_functions
+            if plain(f.path)[1] == entry["function"]
+            and f.node.lineno <= entry["line"] <= entry["end_line"] <= f.last
+            and (
+                entry["class"] == plain(f.path)[0]
+                or entry["class"] in f.path.split("#")[0].split(".")
+            )
+        ]
+        if not inside:
+            complaints.append(
+                f"report: {entry['class']}.{entry['function']} has no line"
+                f" {entry['line']}-{entry['end_line']}"
+            )
+            continue
+        owners.setdefault(max(inside, key=lambda f: f.node.lineno).path, []).append(entry)
+    return owners, complaints
+
+
+# ------------------------------------------------------------------ the checks
+def problems(original: bytes, rewritten: bytes, report: dict) -> list[str]:
+    """Every violation, in words; empty when the rewrite is sound. `report` is one entry of the
+    report's `files`."""
+    if not report["changed"] or not report["fused"]:
+        if original != rewritten or report["changed"] or report["fused"]:
+            return ["the report and the bytes disagree on whether something changed"]
+        return []
+    if original == rewritten:
+        return ["the report says changed, the bytes are the same"]
+    try:
+        old_tree = ast.parse(original)
+        new_tree = ast.parse(rewritten)
+        compile(rewritten, "rewritten", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        return [f"does not parse: {error}"]
+    old_functions, new_functions = functions(old_tree), functions(new_tree)
+    if [f.path for f in old_functions] != [f.path for f in new_functions]:
+        paths = [{f.path for f in side} for side in (old_functions, new_functions)]
+        return [f"other functions: {sorted(paths[0] ^ paths[1])[:5]}"]
+    owners, found = named_by(report["fused"], old_functions)
+    found += [f"{path}: an __init__ was edited" for path in owners if plain(path)[1] == "__init__"]
+    pairs = [(a, b) for a, b in zip(old_functions, new_functions) if a.path in owners]
+    pairs = [
+        p
+        for p in pairs
+        if not any(
+            o is not p[0] and o.first <= p[0].first and p[0].last <= o.last for o, _ in pairs
+        )
+    ]
+    old_lines, new_lines = split_lines(original), split_lines(rewritten)
+    found += outside(old_lines, new_lines, pairs)
+    found += module_level(old_tree, new_tree, {id(f.node) for p in pairs for f in p})
+    for a, b in pairs:
+        entries = [
+            e
+            for path, es in owners.items()
+            for e in es
+            if path == a.path or path.startswith(a.path + ".")
+        ]
+        found += [
+            f"{a.path}: {what}" for what in inside_function(old_lines, new_lines, a, b, entries)
+        ]
+    return found
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """Lines as Python's tokenizer counts them, ends kept; a form feed does not end one."""
+    return re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", data)
+
+
+def outside(old_lines, new_lines, pairs) -> list[str]:
+    """Bytes outside the bodies of the named functions: the same, but for the one import line."""
+    old, new = [], []
+    for lines, side, out in ((old_lines, 0, old), (new_lines, 1, new)):
+        at = 0
+        for pair in pairs:
+            out += [*lines[at : pair[side].first - 1], b"<body>"]
+            at = pair[side].last
+        out += lines[at:]
+    for i, (a, b) in enumerate(zip([*old, None], new)):
+        if a != b:
+            if (
+                b.strip().decode("utf-8", "replace") == IMPORT
+                and b.rstrip(b"\r\n") == IMPORT.encode()
+            ):
+                if new[i + 1 :] == old[i:]:
+                    return []
+            break
+    differing = [
+        line
+        for line in difflib.unified_diff(
+            [repr(x) for x in old], [repr(x) for x in new], n=0, lineterm=""
+        )
+    ][:8]
+    return [f"bytes outside the named functions differ: {differing}"]
+
+
+def module_level(old_tree, new_tree, bodies: set[int]) -> list[str]:
+    """The syntax tree outside the named bodies: classes, bases, decorators, signatures, every
+    __init__, everything else."""
+    imports = [
+        n for n in new_tree.body if isinstance(n, ast.ImportFrom) and ast.unparse(n) == IMPORT
+    ]
+    if len(imports) != 1:
+        return [f"{len(imports)} imports of the ops at module level"]
+    dumps = []
+    for tree in (old_tree, new_tree):
+        kept = [n for n in tree.body if n not in imports]
+        dumps.append([dump_without(n, bodies) for n in kept])
+    if len(dumps[0]) != len(dumps[1]):
+        return [f"{len(dumps[0])} statements at module level became {len(dumps[1])}"]
+    return [f"module level statement {i} differs" for i, (a, b) in enumerate(zip(*dumps)) if a != b]
+
+
+def dump_without(node, bodies: set[int]) -> str:
+    """ast.dump with the statements (not the docstring) of the functions in `bodies` left out."""
+    removed = []
+    for child in ast.walk(node):
+        if id(child) in bodies:
+            removed.append((child, child.body))
+            docstring = ast.get_docstring(child, clean=False)
+            child.body = [ast.Pass()] if docstring is None else child.body[:1]
+    text = ast.dump(node)
+    for child, body in removed:
+        child.body = body
+    return text
+
+
+def inside_function(
+    old_lines, new_lines, old: Function, new: Function, entries: list[dict]
+) -> list[str]:
+    """What must survive within a named function."""
+    found = []
+    a, b = old_lines[old.first - 1 : old.last], new_lines[new.first - 1 : new.last]
+    spans = [(e["line"], e["end_line"]) for e in entries]
+    for tag, i1, i2, _, _ in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if tag in ("replace", "delete"):
+            lost = [n for n in range(old.first + i1, old.first + i2) if a[n - old.first].strip()]
+            strays = [n for n in lost if not any(s <= n <= e for s, e in spans)]
+            if strays:
+                text = a[strays[0] - old.first].strip()
+                found.append(f"line {strays[0]} is gone, in no fused block: {text!r}")
+    before, after = comments(a), comments(b)
+    if before != after:
+        lost, new_ones = Counter(before) - Counter(after), Counter(after) - Counter(before)
+        found.append(f"comments lost {sorted(lost)}, new {sorted(new_ones)}, or in another order")
+    found += lost_calls(old.node, new.node)
+    found += lost_statements(old.node, new.node, spans)
+    found += unset_names(old.node, new.node)
+    return found
+
+
+def comments(lines: list[bytes]) -> list[str]:
+    """The comments of a function's lines, in order."""
+    text = b"if 1:\n" + b"".join(lines)
+    found = []
+    try:
+        for token in tokenize.tokenize(io.BytesIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                found.append(token.string)
+    except (tokenize.TokenError, IndentationError):  # the lines of a one-line function
+        pass
+    return found
+
+
+def called(node) -> Counter:
+    """How often each thing is called, by its name; methods of computed values by the method's
+    name alone."""
+    names = Counter()
+    for n in ast.walk(node):
+        if isinstance(n, ast.Call):
+            f = n.func
+            if isinstance(f, ast.Attribute) and not is_dotted(f):
+                names[f".{f.attr}"] += 1
+            else:
+                names[ast.unparse(f)] += 1
+    return names
+
+
+def is_dotted(node) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def handed_to_ops(node) -> set[str]:
+    """Dotted expressions that stand as arguments of an op call: the op calls these itself."""
+    handed = set()
+    for n in ast.walk(node):
+        if (
+            isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Attribute)
+            and ast.unparse(n.func.value) == "tfr"
+        ):
+            for value in [*n.args, *(k.value for k in n.keywords)]:
+                handed.add(ast.unparse(value))
+    return handed
+
+
+def lost_calls(old, new) -> list[str]:
+    before, after, handed = called(old), called(new), handed_to_ops(new)
+    found = []
+    for name, count in (before - after).items():
+        method = name.rsplit(".", 1)[-1]
+        pure = name in PURE_FUNCTIONS or ("." in name and method in PURE_METHODS)
+        if (
+            not pure
+            and name not in handed
+            and name.replace("nn.functional.", "F.").replace("torch.F.", "F.") not in PURE_FUNCTIONS
+        ):
+            found.append(f"{count} call(s) of {name} are gone")
+    return found
+
+
+# Statements by kind. Only blocks inside a fused span may go with it (a condition that the op
+# holds).
+KINDS = (
+    ast.Return,
+    ast.Raise,
+    ast.Yield,
+    ast.YieldFrom,
+    ast.Await,
+    ast.Assert,
+    ast.If,
+    ast.For,
+    ast.While,
+    ast.With,
+    ast.Try,
+    ast.Delete,
+    ast.Global,
+    ast.Nonlocal,
+    ast.FunctionDef,
+    ast.Lambda,
+    ast.Break,
+    ast.Continue,
+    ast.Import,
+    ast.ImportFrom,
+    ast.NamedExpr,
+    ast.Match,
+)
+
+
+def lost_statements(old, new, spans) -> list[str]:
+    found = []
+    for kind in KINDS:
+        before = [n for n in ast.walk(old) if type(n) is kind]
+        after = sum(type(n) is kind for n in ast.walk(new))
+        if kind in (ast.If,):
+            before = [
+                n for n in before if not any(s <= n.lineno and n.end_lineno <= e for s, e in spans)
+            ]
+            if after < len(before):
+                found.append(
+                    f"{len(before) - after} {kind.__name__} outside the fused blocks are gone"
+                )
+        elif after != len(before):
+            found.append(f"{len(before)} {kind.__name__} became {after}")
+    stores = [
+        Counter(
+            ast.unparse(n)
+            for n in ast.walk(side)
+            if isinstance(n, (ast.Attribute, ast.Subscript))
+            and isinstance(n.ctx, (ast.Store, ast.Del))
+        )
+        for side in (old, new)
+    ]
+    if stores[0] != stores[1]:
+        differing = (stores[0] - stores[1]) + (stores[1] - stores[0])
+        found.append(f"writes to attributes or items differ: {sorted(differing)}")
+    return found
+
+
+def unset_names(old, new) -> list[str]:
+    """Names that were local to the original, are still read, and are set nowhere any more."""
+    old_set, new_set = stored(old), stored(new)
+    read = {n.id for n in ast.walk(new) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    gone = sorted((old_set & read) - new_set)
+    return [f"{name} is read but no longer set" for name in gone]
+
+
+def stored(node) -> set[str]:
+    names = {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    names |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+    names |= {n.name for n in ast.walk(node) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    for n in ast.walk(node):
+        if isinstance(n, (ast.Import, ast.ImportFrom)):
+            names |= {(a.asname or a.name).split(".")[0] for a in n.names}
+        elif isinstance(n, ast.ExceptHandler) and n.name:
+            names.add(n.name)
+    return names

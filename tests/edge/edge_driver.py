@@ -1,0 +1,478 @@
+"""What every edge test shares: run the rewriter on one module, check what it says, run both modules, compare.
+
+An input declares its right result in comments (README.md) and has a generator `cases(dtype)` that yields results of
+running it. Nothing here knows an op: what must be fused is said by the inputs, whether it is right by running them.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import importlib.util
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import tokenize
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+EDGE = Path(__file__).resolve().parent
+ROOT = EDGE.parent.parent
+MODULE = "modeling_edge"  # both programs run under this name, so that names in messages agree
+IMPORT_LINE = b"from tfrewrite import ops as tfr"
+
+if str(ROOT / "python") not in sys.path:
+    sys.path.insert(0, str(ROOT / "python"))
+sys.dont_write_bytecode = True
+# Bitwise equality holds for the references; kernels have bounds of their own (docs/NUMERICS.md).
+os.environ.setdefault("TFR_JIT", "off")
+torch.set_num_threads(1)  # the same summation order in both runs, whatever else the machine does
+
+
+class Fault(AssertionError):
+    """The rewriter did something wrong; the text says what."""
+
+
+# ---------------------------------------------------------------- running the rewriter
+
+
+@dataclass
+class Outcome:
+    code: int
+    text: bytes | None  # the rewritten file; None when none was written
+    report: dict | None  # the entry of this file in the JSON report
+    stderr: str
+
+
+def find_binary() -> str:
+    found = os.environ.get("TFR_BIN")
+    if found:
+        return found
+    built = sorted(ROOT.glob("build/*/tfrewrite"), key=lambda p: p.stat().st_mtime)
+    if built:
+        return str(built[-1])
+    found = shutil.which("tfrewrite")
+    if not found:
+        raise Fault("no tfrewrite program: build it (cmake --preset test) or set TFR_BIN")
+    return found
+
+
+def rewrite_with_binary(data: bytes, args: tuple[str, ...] = ()) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="tfr-edge-") as folder:
+        source, out = Path(folder, MODULE + ".py"), Path(folder, "out.py")
+        source.write_bytes(data)
+        done = subprocess.run(
+            [find_binary(), "--json", "-o", str(out), *args, str(source)],
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        if source.read_bytes() != data:
+            raise Fault("the input file was changed although -o names another one")
+        text = out.read_bytes() if out.exists() else None
+    report = None
+    if done.stdout.strip():
+        document = json.loads(done.stdout)
+        if document.get("version") != 1 or len(document["files"]) > 1:
+            raise Fault(f"report is not one file of version 1: {document}")
+        report = document["files"][0] if document["files"] else None
+    return Outcome(done.returncode, text, report, done.stderr.decode("utf-8", "replace"))
+
+
+# ---------------------------------------------------------------- what an input expects
+
+
+@dataclass
+class Expectation:
+    kind: str  # fused, either, refused, not-fused, text, no-text
+    op: str = "*"
+    where: str = "*"
+    count: int = 1
+    patterns: list[str] = field(default_factory=list)
+    line: int = 0
+
+
+KINDS = ("fused", "either", "refused", "not-fused", "text", "no-text")
+
+
+@dataclass
+class Wanted:
+    """What the header comments of an input say."""
+
+    items: list[Expectation] = field(default_factory=list)
+    args: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ("float32", "bfloat16")
+    codes: tuple[int, ...] = (0,)  # exit statuses; 3 beside 0: the file may be refused as a whole
+
+
+def read_expectations(text: str) -> Wanted:
+    wanted = Wanted()
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("# args:"):
+            wanted.args = tuple(shlex.split(line[len("# args:") :]))
+        elif line.startswith("# dtypes:"):
+            wanted.dtypes = tuple(line[len("# dtypes:") :].split())
+        elif line.startswith("# exit:"):
+            wanted.codes = tuple(int(code) for code in line[len("# exit:") :].split())
+        elif line.startswith("# expect:"):
+            words = shlex.split(line[len("# expect:") :])
+            if not words or words[0] not in KINDS:
+                raise ValueError(f"line {number}: {line!r} is none of {KINDS}")
+            item = Expectation(words[0], line=number)
+            if item.kind in ("text", "no-text"):
+                item.patterns = words[1:]
+            else:
+                item.op = words[1]
+                item.where = words[2] if len(words) > 2 else "*"
+                rest = words[3:]
+                if rest and re.fullmatch(r"x\d+", rest[0]):
+                    item.count = int(rest.pop(0)[1:])
+                item.patterns = rest
+            wanted.items.append(item)
+    return wanted
+
+
+def place(entry: dict) -> str:
+    owner = entry.get("class") or ""
+    return f"{owner}.{entry['function']}" if owner else entry["function"]
+
+
+def fits(item: Expectation, op: str, where: str) -> bool:
+    # A class inside another or inside a function may be named with or without its owners.
+    return fnmatch.fnmatchcase(op, item.op) and (
+        fnmatch.fnmatchcase(where, item.where) or fnmatch.fnmatchcase(where, "*." + item.where)
+    )
+
+
+def check_report(expectations: list[Expectation], before: bytes, out: Outcome) -> None:
+    """The report holds what the input expects, nothing else is fused, and the text agrees with the report."""
+    if out.code != 0:
+        raise Fault(f"exit status {out.code}: {out.stderr}")
+    if out.report is None or out.text is None:
+        raise Fault(f"no report or no output: {out.stderr}")
+    counts: Counter = Counter()
+    for entry in out.report["fused"]:
+        counts[entry["op"], place(entry)] += entry["count"]
+    for entry in out.report["refused"]:
+        if not entry["reason"].strip():
+            raise Fault(f"a refusal without a reason: {entry}")
+    if out.report["changed"] != (out.text != before):
+        raise Fault(f"changed={out.report['changed']}, but the text says otherwise")
+    if bool(counts) != out.report["changed"]:
+        raise Fault(f"changed={out.report['changed']} with {sum(counts.values())} fused")
+    written = count_calls(out.text) - count_calls(before)
+    reported: Counter = Counter()
+    for (op, _), n in counts.items():
+        reported[op] += n
+    if written != reported:
+        raise Fault(f"the report counts {dict(reported)}, the text holds {dict(written)}")
+    # The expectations are comments of the file: their patterns must not find themselves.
+    text = re.sub(r"^# expect:.*", "# expect", decode(out.text), flags=re.M)
+    taken: set = set()
+    for item in expectations:
+        hits = {key: n for key, n in counts.items() if fits(item, *key)}
+        if item.kind == "fused":
+            if sum(hits.values()) != item.count:
+                raise Fault(
+                    f"line {item.line}: {item.op} in {item.where}: expected {item.count}, fused "
+                    f"{sum(hits.values())}{why_not(out, item)}"
+                )
+            body = "\n".join(function_texts(text, item.where)) or text
+            for pattern in item.patterns:
+                if not re.search(pattern, body, re.S):
+                    raise Fault(f"line {item.line}: {pattern!r} is not in the result:\n{body}")
+        elif item.kind == "not-fused" and hits:
+            raise Fault(
+                f"line {item.line}: {item.op} in {item.where} must stay, but was fused: {hits}"
+            )
+        elif item.kind == "refused":
+            check_refused(item, hits, out)
+        elif item.kind in ("text", "no-text"):
+            for pattern in item.patterns:
+                if bool(re.search(pattern, text, re.S | re.M)) != (item.kind == "text"):
+                    raise Fault(f"line {item.line}: {item.kind} {pattern!r} does not hold:\n{text}")
+        if item.kind in ("fused", "either"):
+            taken |= set(hits)
+    extra = {key: n for key, n in counts.items() if key not in taken}
+    if extra:
+        raise Fault(f"fused, but the input does not expect it: {extra}")
+
+
+def check_refused(item: Expectation, hits: dict, out: Outcome) -> None:
+    if hits:
+        raise Fault(
+            f"line {item.line}: {item.op} in {item.where} must be refused, but was fused: {hits}"
+        )
+    reasons = [e["reason"] for e in out.report["refused"] if fits(item, e["op"], place(e))]
+    if not reasons:
+        raise Fault(f"line {item.line}: no reason is given for {item.op} in {item.where}")
+    for pattern in item.patterns:
+        if not any(re.search(pattern, reason, re.I) for reason in reasons):
+            raise Fault(f"line {item.line}: no reason of {reasons} speaks of {pattern!r}")
+
+
+def why_not(out: Outcome, item: Expectation) -> str:
+    said = [f"{e['op']} {place(e)}:{e['line']}: {e['reason']}" for e in out.report["refused"]]
+    fused = [f"{e['op']} {place(e)} x{e['count']}" for e in out.report["fused"]]
+    return f"; fused: {fused}; refused: {said}"
+
+
+def count_calls(data: bytes) -> Counter:
+    """Calls of ops by name, under whatever name the file imports `tfrewrite.ops`."""
+    tree = ast.parse(data)
+    names = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "tfrewrite"
+        for alias in node.names
+        if alias.name == "ops"
+    }
+    return Counter(
+        node.func.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id in names
+    )
+
+
+def functions(tree: ast.AST) -> list[tuple[str, ast.AST]]:
+    """(qualified name, node) of every function, owners joined by dots, in order of appearance."""
+    found, stack = [], [("", tree)]
+    while stack:
+        owner, node = stack.pop()
+        for child in reversed(list(ast.iter_child_nodes(node))):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                name = f"{owner}.{child.name}" if owner else child.name
+                if not isinstance(child, ast.ClassDef):
+                    found.append((name, child))
+                stack.append((name, child))
+            else:
+                stack.append((owner, child))
+    return sorted(found, key=lambda pair: pair[1].lineno)
+
+
+def function_texts(text: str, where: str) -> list[str]:
+    lines = text.splitlines()
+    return [
+        "\n".join(lines[node.lineno - 1 : node.end_lineno])
+        for name, node in functions(ast.parse(text))
+        if fnmatch.fnmatchcase(name, where) or fnmatch.fnmatchcase(name, "*." + where)
+    ]
+
+
+# ---------------------------------------------------------------- bytes outside the edits
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    return re.split(rb"(?<=\n)|(?<=\r)(?!\n)", data)
+
+
+def check_bytes(before: bytes, out: Outcome) -> None:
+    """Outside functions in which something was fused, and one import, no byte differs; comments survive everywhere."""
+    ast.parse(out.text)
+    compile(out.text, MODULE, "exec", dont_inherit=True)
+    if not out.report["fused"]:
+        if out.text != before:
+            raise Fault("nothing is fused, but the bytes differ")
+        return
+    edited = {place(entry) for entry in out.report["fused"]}
+    spans = {(place(e), e["line"], e["end_line"]) for e in out.report["fused"]}
+    old, new = (skeleton(data, edited) for data in (before, out.text))
+    added = out.text.count(IMPORT_LINE) - before.count(IMPORT_LINE)
+    if added != (IMPORT_LINE not in before):
+        raise Fault(f"{added} import lines were added")
+    kept = [line for line in new if not added or IMPORT_LINE not in line]
+    if old != kept:
+        raise Fault("bytes outside the edited functions differ:\n" + first_difference(old, kept))
+    check_lines_inside(before, out.text, spans)
+    lost = comments(before) - comments(out.text)
+    if lost:
+        raise Fault(f"comments were lost: {dict(lost)}")
+
+
+def named(name: str, places) -> bool:
+    return any(name == place or name.endswith("." + place) for place in places)
+
+
+def skeleton(data: bytes, edited: set[str]) -> list[bytes]:
+    """The lines of a file without the bodies of functions named in `edited`."""
+    lines, cut = lines_of(data), set()
+    for name, node in functions(ast.parse(data)):
+        if named(name, edited):
+            cut |= set(range(node.body[0].lineno, node.end_lineno + 1))
+            cut |= comment_block_above(lines, node.body[0].lineno)
+    return [line for number, line in enumerate(lines, 1) if number not in cut]
+
+
+def comment_block_above(lines: list[bytes], number: int) -> set[int]:
+    above = set()
+    while number > 1 and (
+        not lines[number - 2].strip() or lines[number - 2].lstrip().startswith(b"#")
+    ):
+        number -= 1
+        above.add(number)
+    return above
+
+
+def check_lines_inside(before: bytes, after: bytes, spans: set[tuple[str, int, int]]) -> None:
+    """Inside an edited function, a line outside every fused range is still there, to the byte."""
+    inside: Counter = Counter()
+    fused = {n for _, first, last in spans for n in range(first, last + 1)}
+    lines = lines_of(before)
+    for name, node in functions(ast.parse(before)):
+        if any(
+            named(name, [place]) and node.lineno <= first <= node.end_lineno
+            for place, first, _ in spans
+        ):
+            inside.update(
+                lines[n - 1] for n in range(node.lineno, node.end_lineno + 1) if n not in fused
+            )
+    missing = inside - Counter(lines_of(after))
+    missing = {line: n for line, n in missing.items() if line.strip()}
+    if missing:
+        raise Fault(f"lines outside the fused ranges were changed: {missing}")
+
+
+def decode(data: bytes) -> str:
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return data.decode(encoding)
+
+
+def comments(data: bytes) -> Counter:
+    lines = io.StringIO(decode(data), newline=None)  # tokenize itself knows no lone CR
+    return Counter(
+        token.string.rstrip()
+        for token in tokenize.generate_tokens(lines.readline)
+        if token.type == tokenize.COMMENT
+    )
+
+
+def first_difference(old: list[bytes], new: list[bytes]) -> str:
+    for number, (a, b) in enumerate(zip(old, new), 1):
+        if a != b:
+            return f"line {number} (bodies not counted): {a!r} became {b!r}"
+    return f"{len(old)} lines became {len(new)}; first left over: {(old + new)[min(len(old), len(new))]!r}"
+
+
+def check_second_run(out: Outcome, again: Outcome) -> None:
+    if again.code != 0 or again.report is None:
+        raise Fault(f"the result is not accepted as input: {again.code}: {again.stderr}")
+    if again.text != out.text or again.report["changed"] or again.report["fused"]:
+        raise Fault(f"a second run changes the result: {again.report['fused']}")
+
+
+# ---------------------------------------------------------------- running both modules
+
+
+def load(data: bytes, folder: str):
+    path = Path(folder, MODULE + ".py")
+    path.write_bytes(data)
+    spec = importlib.util.spec_from_file_location(MODULE, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(MODULE, None)
+        raise
+    return module
+
+
+def run_module(data: bytes, dtype: torch.dtype) -> list:
+    """What the module's `cases(dtype)` yields, frozen as it comes. A yielded function is called; it may raise."""
+    with tempfile.TemporaryDirectory(prefix="tfr-edge-") as folder:
+        try:
+            module = load(data, folder)
+            torch.manual_seed(0)
+            results = []
+            for value in module.cases(dtype):
+                if callable(value) and not isinstance(value, torch.nn.Module):
+                    try:
+                        value = ("returned", value())
+                    except Exception as error:  # which one is raised is part of the result
+                        value = ("raised", type(error).__name__)
+                results.append(freeze(value, {}))
+            results.append(freeze(("random state", torch.get_rng_state()), {}))
+            return results
+        finally:
+            sys.modules.pop(MODULE, None)
+
+
+def freeze(value, storages: dict):
+    """A copy that compares bit by bit: dtype, shape, strides, gradient flag, which tensors share memory."""
+    if isinstance(value, torch.Tensor):
+        strides = (
+            tuple(s for s, n in zip(value.stride(), value.shape) if n > 1) if value.numel() else ()
+        )
+        storage = storages.setdefault(value.untyped_storage()._cdata, len(storages))
+        flat = value.detach().clone(memory_format=torch.contiguous_format)
+        if flat.is_floating_point():
+            flat = torch.where(flat.isnan(), torch.full_like(flat, float("nan")), flat)
+        meta = (str(value.dtype), tuple(value.shape), strides, value.requires_grad, storage)
+        return ("tensor", type(value).__name__, meta, flat)
+    if isinstance(value, dict):
+        return ("dict", type(value).__name__, [(k, freeze(v, storages)) for k, v in value.items()])
+    if isinstance(value, (list, tuple)):
+        return ("list", type(value).__name__, [freeze(v, storages) for v in value])
+    if value is None or isinstance(value, (int, float, str, bytes, torch.dtype, torch.Size)):
+        return ("value", type(value).__name__, repr(value))
+    raise TypeError(f"cases() yields {type(value).__name__}, which cannot be compared")
+
+
+def compare(old, new, path: str = "result") -> None:
+    if old[0] != new[0] or old[1] != new[1]:
+        raise Fault(f"{path}: {old[0]} {old[1]} became {new[0]} {new[1]}")
+    if old[0] == "tensor":
+        if old[2] != new[2]:
+            names = "(dtype, shape, strides, requires_grad, shares memory with)"
+            raise Fault(f"{path}: {names} {old[2]} became {new[2]}")
+        a, b = (t[3].contiguous().reshape(-1).view(torch.uint8) for t in (old, new))
+        if not torch.equal(a, b):
+            x, y = old[3].double(), new[3].double()
+            wrong = (x != y) & ~(x.isnan() & y.isnan())
+            raise Fault(
+                f"{path}: {int(wrong.sum())} of {wrong.numel()} elements differ, "
+                f"by up to {float((x - y).abs().nan_to_num().max()):.3g}"
+            )
+    elif old[0] == "value":
+        if old[2] != new[2]:
+            raise Fault(f"{path}: {old[2]} became {new[2]}")
+    else:
+        if len(old[2]) != len(new[2]):
+            raise Fault(f"{path}: {len(old[2])} items became {len(new[2])}")
+        for index, (a, b) in enumerate(zip(old[2], new[2])):
+            if old[0] == "dict":
+                if a[0] != b[0]:
+                    raise Fault(f"{path}: key {a[0]!r} became {b[0]!r}")
+                compare(a[1], b[1], f"{path}[{a[0]!r}]")
+            else:
+                compare(a, b, f"{path}[{index}]")
+
+
+def check_runs(before: bytes, after: bytes, dtype: torch.dtype) -> int:
+    """Runs original and result on the same random numbers; the number of results compared."""
+    old = run_module(before, dtype)
+    if len(old) < 2:
+        raise Fault("the input's cases() yields nothing, so nothing is tested")
+    try:
+        new = run_module(after, dtype)
+    except Exception as error:
+        raise Fault(
+            f"the original runs, the result raises {type(error).__name__}: {error}"
+        ) from error
+    if len(old) != len(new):
+        raise Fault(f"{len(old)} results became {len(new)}")
+    for index, (a, b) in enumerate(zip(old, new)):
+        compare(a, b, f"result {index}")
+    return len(old)

@@ -1,0 +1,59 @@
+"""Paths, threads, and the largest difference of each check, printed at the end of a run."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+for folder in (str(ROOT / "python"), str(HERE)):
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+os.environ.setdefault(
+    "HF_HUB_OFFLINE", "1"
+)  # nothing here needs the hub; a slip shows as an error, not as a download
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")])
+)
+
+import torch  # noqa: E402
+
+torch.set_num_threads(1)
+_worst = pytest.StashKey[dict]()
+
+
+def pytest_configure(config):
+    config.stash[_worst] = {}
+    config.addinivalue_line("markers", "slow: compiles with Inductor, minutes")
+
+
+@pytest.fixture
+def figures(request):
+    """figures(check, Figures or number): keeps the worst of each check for the summary."""
+
+    def keep(check, value):
+        seen = request.config.stash[_worst].setdefault(check, [])
+        seen.append(value)
+        return value
+
+    return keep
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    worst = config.stash[_worst]
+    if not worst:
+        return
+    terminalreporter.section("largest differences")
+    for check, values in sorted(worst.items()):
+        if isinstance(values[0], float):
+            line = f"largest {max(values):.4g}, smallest {min(values):.4g}"
+        else:
+            line = (
+                f"{sum(v.tensors for v in values)} tensors,"
+                f" float32 max-rel {max(v.max_rel for v in values):.3g},"
+                f" bfloat16 elements off {100 * max(v.ulp_share for v in values):.3g}%"
+                f" by {max(v.max_ulp for v in values)} ulp"
+            )
+        terminalreporter.write_line(f"{check}: {line}")

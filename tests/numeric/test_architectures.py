@@ -1,0 +1,133 @@
+"""Every registered causal architecture gives the same logits, tokens and strides with the hook."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import architectures
+import harness
+import pytest
+
+HERE = Path(__file__).resolve().parent
+TYPES = [t for t in architectures.causal_types() if t not in architectures.EXCLUDED]
+
+
+@pytest.fixture(scope="session")
+def results(request, tmp_path_factory):
+    """Result lines of the selected architectures, from one run of architectures.py."""
+    wanted = []
+    for item in request.session.items:
+        spec = getattr(item, "callspec", None)
+        if spec is not None and "model_type" in spec.params:
+            wanted.append(spec.params["model_type"])
+    folder = tmp_path_factory.mktemp("architectures")
+    out = folder / "results.json"
+    environment = {
+        **os.environ,
+        "TFR_BIN": harness.binary(),
+        "TFR_CACHE_DIR": str(folder / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            str(HERE / "architectures.py"),
+            "--json",
+            str(out),
+            *wanted,
+        ],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert out.exists(), done.stderr[-2000:]
+    return json.loads(out.read_text())
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_equal(results, model_type, figures):
+    line = results[model_type]
+    assert line["error"] is None, line["error"]
+    if line["rewritten"]:
+        figures("architectures, max-rel", float(line["max_rel"]))
+
+
+def test_ops_ran(results):
+    """Equality alone would hold for a hook that does nothing."""
+    if len(results) < len(TYPES):
+        pytest.skip("a selection of architectures")
+    rewritten = [t for t, line in results.items() if line["rewritten"]]
+    called = [t for t, line in results.items() if line["calls"]]
+    idle = sorted(set(rewritten) - set(called))
+    print(
+        f"{len(rewritten)} of {len(results)} architectures use rewritten modules,",
+        f"{len(called)} called ops; none in {idle}",
+    )
+    assert len(rewritten) >= FEWEST_REWRITTEN and len(called) >= FEWEST_REWRITTEN
+
+
+FEWEST_REWRITTEN = 150
+
+
+def test_exclusions_are_registered_and_explained():
+    registered = architectures.causal_types()
+    for table in (architectures.EXCLUDED, architectures.FORWARD_ONLY):
+        for model_type, reason in table.items():
+            assert model_type in registered and len(reason) > 20
+    assert len(architectures.EXCLUDED) <= 3
+
+
+# ------------------------------------------------------------------ the harness itself
+def result(scale=1.0, tokens=None, transpose=False):
+    import torch
+
+    logits = torch.linspace(-1, 1, 2 * 3 * 8).view(2, 3, 8) * scale
+    steps = [logits[:, i].contiguous() for i in range(3)]
+    if transpose:
+        logits = logits.transpose(0, 1).contiguous().transpose(0, 1)
+    sequences = tokens if tokens is not None else torch.full((2, 5), 7)
+    return {
+        "outputs": {"logits": logits},
+        "generated": {"sequences": sequences, "logits": steps},
+        "calls": {"rope": 2},
+        "rewritten": ["m"],
+    }
+
+
+def test_comparison_sees_what_it_should():
+    import torch
+
+    other = torch.full((2, 5), 7)
+    other[1, 4] = 3
+    assert architectures.compare_results(result(), result())["error"] is None
+    assert (
+        "largest difference"
+        in architectures.compare_results(result(), result(scale=1.001))["error"]
+    )
+    assert "strides" in architectures.compare_results(result(), result(transpose=True))["error"]
+    assert "without a tie" in architectures.compare_results(result(), result(tokens=other))["error"]
+    assert (
+        "with the hook" in architectures.compare_results(result(), {"error": "ValueError"})["error"]
+    )
+    assert "plainly" in architectures.compare_results({"error": "ValueError"}, result())["error"]
+
+
+def test_a_run_that_dies_is_charged_to_its_architecture():
+    code = (
+        "import architectures as a, os, json\n"
+        "def run(model_type, hook):\n"
+        "    if model_type == 'llama': os.abort()\n"
+        "    raise ValueError('broken')\n"
+        "a.run_one = run\n"
+        "lines = a.run_all(['llama', 'mpt'], plain=True)\n"
+        "print(json.dumps({t: line['error'] for t, line in lines.items()}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=HERE
+    )
+    errors = json.loads(done.stdout.splitlines()[-1])
+    assert "SIGABRT" in errors["llama"] and "ValueError: broken" in errors["mpt"], errors

@@ -1,0 +1,143 @@
+// The command line as data: every option, every exclusion, every suggestion.
+// The command line's sources are no library, so the one under test is compiled in here.
+#include "cli/args.c"
+
+#include "tests/unit/check.h"
+
+#define MOST 12
+
+// Splits `line` at spaces and parses it.
+static tfr_status parse(tfr_args *out, const char *line, tfr_arena *arena, tfr_error *err) {
+    char *argv[MOST + 1] = {NULL};
+    int argc = 0;
+    tfr_buf copy = {.arena = arena};
+    tfr_buf_add(&copy, line, strlen(line) + 1);
+    for (char *word = strtok(copy.data, " "); word && argc < MOST; word = strtok(NULL, " ")) {
+        argv[argc++] = word;
+    }
+    *err = (tfr_error){0};
+    return tfr_args_parse(out, argc, argv, arena, err);
+}
+
+static void accepted(tfr_arena *arena) {
+    tfr_args a;
+    tfr_error err;
+    CHECK_INT(parse(&a, "tfrewrite x.py", arena, &err), TFR_OK);
+    CHECK(a.command == TFR_CMD_REWRITE && a.operands.count == 1 && !a.out && !a.write);
+    CHECK(a.target == TFR_TARGET_AUTO && !a.only.count && !a.skip.count);
+    CHECK_INT(parse(&a, "tfrewrite -o out.py - --json -q --target=host", arena, &err), TFR_OK);
+    CHECK(strcmp(a.out, "out.py") == 0 && a.json && a.quiet && a.target == TFR_TARGET_HOST);
+    CHECK_STR(a.operands.items[0], "-");
+    CHECK_INT(parse(&a, "tfrewrite --output=o --rules d --rules=e x.py", arena, &err), TFR_OK);
+    CHECK_INT(a.rule_dirs.count, 2);
+    CHECK_STR(a.rule_dirs.items[1], "e");
+    CHECK_INT(parse(&a, "tfrewrite --only a,b --only c --skip=d x", arena, &err), TFR_OK);
+    CHECK_INT(a.only.count, 3);
+    CHECK_STR(a.only.items[1], "b");
+    CHECK_STR(a.skip.items[0], "d");
+    CHECK_INT(parse(&a, "tfrewrite -o - x", arena, &err), TFR_OK);
+    CHECK(a.out == NULL);
+    CHECK_INT(parse(&a, "tfrewrite -d --check x", arena, &err), TFR_OK);
+    CHECK(a.diff && a.check);
+    CHECK_INT(parse(&a, "tfrewrite -w a b c", arena, &err), TFR_OK);
+    CHECK_INT(a.operands.count, 3);
+    CHECK_INT(parse(&a, "tfrewrite -- -x why", arena, &err), TFR_OK);
+    CHECK(a.command == TFR_CMD_REWRITE && a.operands.count == 2);
+    CHECK_INT(parse(&a, "tfrewrite --rules d why x.py:3", arena, &err), TFR_OK);
+    CHECK(a.command == TFR_CMD_WHY && a.operands.count == 1 && a.rule_dirs.count == 1);
+    CHECK_INT(parse(&a, "tfrewrite rules", arena, &err), TFR_OK);
+    CHECK(a.command == TFR_CMD_RULES && a.operands.count == 0);
+    CHECK_INT(parse(&a, "tfrewrite x.py rules", arena, &err), TFR_OK);
+    CHECK(a.command == TFR_CMD_REWRITE && a.operands.count == 2);
+    CHECK_INT(parse(&a, "tfrewrite --only rope verify x --config c -- -z", arena, &err), TFR_OK);
+    CHECK(a.command == TFR_CMD_VERIFY && a.operands.count == 7);
+    CHECK_STR(a.operands.items[0], "--only");
+    CHECK_STR(a.operands.items[6], "-z");
+    CHECK_INT(parse(&a, "tfrewrite x --nonsense-after --help", arena, &err), TFR_E_USAGE);
+    CHECK_INT(parse(&a, "tfrewrite -w -o x --help", arena, &err), TFR_OK);
+    CHECK_INT(a.command, TFR_CMD_HELP);
+    CHECK_INT(parse(&a, "tfrewrite -V", arena, &err), TFR_OK);
+    CHECK_INT(a.command, TFR_CMD_VERSION);
+}
+
+static void refused(tfr_arena *arena) {
+    static const char *const CASES[][2] = {
+        {"tfrewrite", "no file given"},
+        {"tfrewrite -q", "no file given"},
+        {"tfrewrite --tagret host x", "unknown option --tagret; did you mean --target?"},
+        {"tfrewrite --jsn x", "did you mean --json?"},
+        {"tfrewrite --frobnicate x", "unknown option --frobnicate; `tfrewrite --help`"},
+        {"tfrewrite -only x", "unknown option -only"}, // not: write to the file "nly"
+        {"tfrewrite -x", "unknown option -x"},
+        {"tfrewrite x -o", "--output needs a value"},
+        {"tfrewrite x --rules=", "--rules needs a value"},
+        {"tfrewrite x --json=yes", "--json takes no value"},
+        {"tfrewrite x --only a,,b", "--only needs op names separated by commas, got \"a,,b\""},
+        {"tfrewrite x --skip a,", "--skip needs op names"},
+        {"tfrewrite x --target gpu", "--target takes auto, host or cuda, not \"gpu\""},
+        {"tfrewrite x -o a -o b", "-o is given twice"},
+        {"tfrewrite x -o a -w", "-o and -w exclude each other"},
+        {"tfrewrite x -o a --check", "-o and --check exclude each other"},
+        {"tfrewrite x -w --check", "-w and --check exclude each other"},
+        {"tfrewrite x -d -w", "-d and -w exclude each other"},
+        {"tfrewrite x -d -o a", "-d and -o exclude each other"},
+        {"tfrewrite x -d --json", "-d and --json exclude each other"},
+        {"tfrewrite x -o - --json", "both want standard output"},
+        {"tfrewrite x y -o a", "-o takes one file or folder to rewrite, got 2"},
+        {"tfrewrite plan x", "the command plan is not available in this version"},
+        {"tfrewrite warmup x", "the command warmup is not available in this version"},
+        {"tfrewrite -q cache ls", "the command cache is not available in this version"},
+        {"tfrewrite why", "why takes one argument"},
+        {"tfrewrite why a b", "why takes one argument"},
+        {"tfrewrite why x -w", "--write does not go with the command why"},
+        {"tfrewrite rules --json", "--json does not go with the command rules"},
+        {"tfrewrite rules a b", "rules takes one op at most"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        tfr_args a;
+        tfr_error err;
+        CHECK_INT(parse(&a, CASES[i][0], arena, &err), TFR_E_USAGE);
+        CHECK_HAS(err.message, CASES[i][1]);
+    }
+}
+
+static void lines(void) {
+    static const struct {
+        const char *given, *path;
+        uint32_t line;
+    } CASES[] = {
+        {"x.py:12", "x.py", 12}, {"a:b.py:1", "a:b.py", 1},           {"x.py", "x.py", 0},
+        {"x.py:", "x.py:", 0},   {"x.py:1a", "x.py:1a", 0},           {":5", ":5", 0},
+        {"x:0", "x", 0},         {"x:4294967296", "x:4294967296", 0},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char path[40];
+        (void)snprintf(path, sizeof path, "%s", CASES[i].given);
+        uint32_t line = 99;
+        bool split_off = tfr_args_split_line(path, &line);
+        CHECK_INT(line, CASES[i].line);
+        CHECK(strcmp(path, CASES[i].path) == 0);
+        CHECK(split_off == (strcmp(path, CASES[i].given) != 0));
+    }
+}
+
+static void nearest(void) {
+    static const tfr_str KNOWN[] = {{"rms_norm", 8}, {"add_rms_norm", 12}, {"rope", 4}};
+    CHECK_STR(tfr_args_nearest(TFR_STR("rmsnorm"), KNOWN, 3), "rms_norm");
+    CHECK_STR(tfr_args_nearest(TFR_STR("add_norm"), KNOWN, 3), "");
+    CHECK_STR(tfr_args_nearest(TFR_STR("rop"), KNOWN, 3), "rope");
+    CHECK_STR(tfr_args_nearest(TFR_STR("xyz"), KNOWN, 3), "");
+    CHECK_STR(tfr_args_nearest(TFR_STR("a_word_of_more_than_forty_letters_is_no_op"), KNOWN, 3),
+              "");
+    CHECK_STR(tfr_args_nearest(TFR_STR("rope"), KNOWN, 0), "");
+}
+
+int main(void) {
+    tfr_arena *arena = tfr_arena_new();
+    accepted(arena);
+    refused(arena);
+    lines();
+    nearest();
+    tfr_arena_free(arena);
+    return CHECK_DONE();
+}
