@@ -114,14 +114,17 @@ static void find_live(plan *p) {
     }
 }
 
+static bool is_assignment(const plan *p, uint32_t statement) {
+    const tfr_statement *s = &p->flow->statements.items[statement];
+    if (tfr_tree_kind(p->tree, s->ast) != TFR_N_EXPR_STATEMENT || s->impure) return false;
+    uint32_t inner = tfr_tree_first(p->tree, s->ast);
+    return tfr_tree_kind(p->tree, inner) == TFR_N_ASSIGNMENT && !tfr_tree_next(p->tree, inner);
+}
+
 // `name = expression` without effects: the only statements that may go, beside pure ifs.
 static bool is_plain_assignment(const plan *p, uint32_t statement) {
     const tfr_statement *s = &p->flow->statements.items[statement];
-    if (tfr_tree_kind(p->tree, s->ast) != TFR_N_EXPR_STATEMENT || s->impure ||
-        s->first_event != s->end_event)
-        return false;
-    uint32_t inner = tfr_tree_first(p->tree, s->ast);
-    return tfr_tree_kind(p->tree, inner) == TFR_N_ASSIGNMENT && !tfr_tree_next(p->tree, inner);
+    return is_assignment(p, statement) && s->first_event == s->end_event;
 }
 
 static bool is_pure_if(const plan *p, uint32_t statement) {
@@ -154,7 +157,8 @@ static void find_removed(plan *p, const bool *absorbed) {
         }
     for (uint32_t s = 1; s < f->statements.count; s++) p->removed[s] |= absorbed[s];
     for (uint32_t s = f->statements.count; s-- > 1;)
-        if (p->removed[s] && !is_plain_assignment(p, s) && !is_pure_if(p, s)) p->removed[s] = false;
+        if (p->removed[s] && !absorbed[s] && !is_plain_assignment(p, s) && !is_pure_if(p, s))
+            p->removed[s] = false;
     for (bool changed = true; changed;) {
         changed = false;
         find_live(p);
@@ -199,7 +203,7 @@ static uint32_t version_bound_by(const plan *p, uint32_t statement) {
 
 // The right side of `name = <right>`; 0: another form.
 static uint32_t assigned_expression(const plan *p, uint32_t statement) {
-    if (!is_plain_assignment(p, statement) || !version_bound_by(p, statement)) return 0;
+    if (!is_assignment(p, statement) || !version_bound_by(p, statement)) return 0;
     uint32_t inner = tfr_tree_first(p->tree, p->flow->statements.items[statement].ast);
     if (tfr_tree_kind(p->tree, tfr_tree_field(p->tree, inner, TFR_F_LEFT)) != TFR_N_IDENTIFIER)
         return 0;
@@ -249,10 +253,15 @@ static bool name_taken(const plan *p, tfr_str text) {
     return false;
 }
 
+static bool output_named(const output *o, tfr_str text) {
+    for (uint32_t r = 0; r < TFR_MAX_ROOTS; r++)
+        if (o->names[r].len && tfr_str_eq(o->names[r], text)) return true;
+    return false;
+}
+
 static bool name_used_by_outputs(const plan *p, tfr_str text) {
     for (uint32_t m = 0; m < p->count; m++)
-        for (uint32_t r = 0; r < TFR_MAX_ROOTS; r++)
-            if (p->outputs[m].names[r].len && tfr_str_eq(p->outputs[m].names[r], text)) return true;
+        if (output_named(&p->outputs[m], text)) return true;
     return false;
 }
 
@@ -273,10 +282,11 @@ static tfr_str fresh_name(plan *p, uint32_t match, uint32_t root) {
     return text;
 }
 
-static uint32_t other_homes_in(const plan *p, uint32_t statement, uint32_t match) {
+// Results inside a statement that will be handed to it by name.
+static uint32_t named_homes_in(const plan *p, uint32_t statement) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->homes.count; i++)
-        if (p->homes.items[i].match == match &&
+        if (p->places[p->homes.items[i].match].home_count > 1 &&
             covers(p, p->flow->statements.items[statement].ast, p->homes.items[i].ast))
             n++;
     return n;
@@ -325,7 +335,7 @@ static binding_choice look_at_result(const plan *p, uint32_t match, uint32_t roo
 static bool usable(const plan *p, uint32_t match, tfr_name name, uint32_t from, uint32_t to,
                    const bool *absorbed) {
     return name_free(p, match, name, from, to, absorbed) &&
-           !name_used_by_outputs(p, text_of_name(p, name));
+           !output_named(&p->outputs[match], text_of_name(p, name));
 }
 
 static uint32_t start_of(const plan *p, uint32_t statement) {
@@ -351,7 +361,7 @@ static tfr_str choose_name(plan *p, uint32_t match, uint32_t root, binding_choic
         return fresh_name(p, match, root);
     }
     uint32_t version = assigned_expression(p, c.statement) ? version_bound_by(p, c.statement) : 0;
-    if (version && other_homes_in(p, c.statement, match) == 1) {
+    if (version && named_homes_in(p, c.statement) == 1) {
         tfr_name name = f->versions.items[version].name;
         uint32_t end = node_at(p, f->statements.items[c.statement].ast)->end;
         uint32_t target = node_at(p, f->versions.items[version].target)->end;

@@ -186,7 +186,7 @@ static void region_names(tfr_builder *b, uint32_t root, uint32_t first_version, 
             b->flow->versions.items[current].target == (leaving ? 1u : 0u))
             continue;
         uint32_t *old = env_slot(b, before, name);
-        tfr_value value = tfr_build_unique(b, name, NULL, 0, 0);
+        tfr_value value = tfr_build_region_value(b, name, leaving);
         uint32_t v = version_new(
             b, (tfr_version){.name = name, .value = value, .kind = TFR_VER_REGION,
                              .before = old ? *old : 0, .region_first = first_version,

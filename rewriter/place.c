@@ -109,6 +109,12 @@ static void check_blocks(tfr_place *p, const tfr_flow *flow, const tfr_match *m)
         if (!metadata && !n->in_call && !block_allowed(flow, m, p->block, n->block))
             refuse(p, n->ast, "branch: its parts run under different conditions");
     }
+    for (uint32_t i = 0; i < m->leaf_count; i++) { // what is written out is evaluated always
+        const tfr_vnode *n = tfr_flow_node(flow, m->leaves[i].value);
+        bool written = m->leaves[i].ast && n->ast == m->leaves[i].ast && n->op != TFR_V_PARAM;
+        if (written && !n->in_call && !tfr_flow_within(flow, p->block, n->block))
+            refuse(p, n->ast, "branch: this input is read only under a condition");
+    }
 }
 
 static uint32_t first_statement(const tfr_flow *flow, const tfr_match *m) {

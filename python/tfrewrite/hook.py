@@ -74,11 +74,16 @@ def disabled() -> bool:
 
 
 def wanted(name: str) -> bool:
-    """Modeling modules of Transformers' models and of Hub code, no TensorFlow or Flax ones."""
+    """Modeling modules of Transformers' models and of Hub code, no TensorFlow or Flax ones.
+
+    models.auto holds tables, and is imported with Transformers itself: it is never in time.
+    """
     package, _, leaf = name.rpartition(".")
     if not leaf.startswith("modeling_") or leaf.startswith(("modeling_tf_", "modeling_flax_")):
         return False
-    return package.startswith("transformers.models.") or package.split(".")[0] == _HUB
+    if package.startswith("transformers.models."):
+        return package != "transformers.models.auto"
+    return package.split(".")[0] == _HUB
 
 
 # ------------------------------------------------------------------ one module

@@ -79,6 +79,16 @@ def no_weight_pow(x: Tensor, eps: Scalar):
     return (h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)).to(x.dtype)
 
 
+@ref("rms_norm(x, None, eps, order='root_cast')")
+def no_weight_root_cast(x: Tensor, eps: Scalar):
+    return x * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + eps).to(x.dtype)
+
+
+@ref("rms_norm(x, weight, eps, order='one_plus_in_dtype_cast')")
+def one_plus_in_its_dtype_then_cast(x: Tensor, weight: Param, eps: Scalar):
+    return (normalize(x.to(torch.float32), eps) * (1.0 + weight).to(torch.float32)).to(x.dtype)
+
+
 HEAD = """
 class N(nn.Module):
     def __init__(self, size, eps=1e-6):

@@ -118,6 +118,58 @@ def pairs_both_partial(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Cons
     )
 
 
+@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='float32_as_q')")
+def half_both_float32_as_q(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    """k is cast back to q's dtype, as ESM and ModernBERT do."""
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return half(q.float(), cos, sin).to(q.dtype), half(k.float(), cos, sin).to(q.dtype)
+
+
+@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='all_float32_as_q')")
+def half_both_all_float32_as_q(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim).float(), sin.unsqueeze(dim).float()
+    return half(q.float(), cos, sin).to(q.dtype), half(k.float(), cos, sin).to(q.dtype)
+
+
+@ref("rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, cast='float32_as_q')")
+def pairs_both_float32_as_q(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return pairs(q.float(), cos, sin).to(q.dtype), pairs(k.float(), cos, sin).to(q.dtype)
+
+
+def repeat_first_half(x):
+    """Two equal halves to one angle per pair: [a, b, a, b] becomes [a, a, b, b]."""
+    return x[..., : x.shape[-1] // 2].repeat_interleave(2, dim=-1)
+
+
+@ref("rope(q, k, cos, sin, layout='interleaved_repeat', unsqueeze_dim=dim)")
+def pairs_both_repeat(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = repeat_first_half(cos.unsqueeze(dim)), repeat_first_half(sin.unsqueeze(dim))
+    return pairs(q, cos, sin), pairs(k, cos, sin)
+
+
+@ref("rope(q, k, cos, sin, layout='interleaved_repeat', unsqueeze_dim=dim, cast='float32_as_q')")
+def pairs_both_repeat_float32(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = repeat_first_half(cos.unsqueeze(dim)), repeat_first_half(sin.unsqueeze(dim))
+    return (
+        ((q.float() * cos) + (rotate_pairs(q).float() * sin)).to(q.dtype),
+        ((k.float() * cos) + (rotate_pairs(k).float() * sin)).to(q.dtype),
+    )
+
+
+def pairs_to_half(x, cos, sin):
+    """Reads pairs (2i, 2i + 1), writes halves, as DeepSeek's apply_rotary_pos_emb_interleave."""
+    x1, x2 = x[..., ::2], x[..., 1::2]
+    return torch.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], dim=-1)
+
+
+@ref("rope(q, k, cos, sin, layout='interleaved_to_half', unsqueeze_dim=dim)")
+def pairs_to_half_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos = cos[..., : cos.shape[-1] // 2].unsqueeze(dim)
+    sin = sin[..., : sin.shape[-1] // 2].unsqueeze(dim)
+    return pairs_to_half(q, cos, sin), pairs_to_half(k, cos, sin)
+
+
 HELPERS = '''
 def rotate_half(x):
     """Rotates half the hidden dims of the input."""

@@ -219,24 +219,24 @@ def test_unknown_op(option, example):
     assert "act_mull" in line and "did you mean act_mul?" in line and "rms_norm" in line
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ([], ["no file given"]),
-        (["--jsn", "x"], ["--jsn", "did you mean --json?"]),
-        (["x", "--target", "gpu"], ["auto, host or cuda"]),
-        (["plan", "x"], ["plan", "not available in this version"]),
-        (["warmup", "x"], ["warmup", "not available in this version"]),
-        (["cache", "ls"], ["cache", "not available in this version"]),
-        (["-w", "-"], ["-w", "standard input"]),
-        (["-w", "-o", "y", "x"], ["exclude each other"]),
-        (["none/modeling_x.py"], ["none/modeling_x.py: error", "No such file"]),
-        (["--rules", "none", "x"], ["none: error", "--rules needs a folder"]),
-        (["why"], ["FILE:LINE"]),
-        (["rules", "rms_nrm"], ["did you mean rms_norm?"]),
-        ([""], ["No such file"]),
-    ],
-)
+USAGE = [
+    ([], ["no file given"]),
+    (["--jsn", "x"], ["--jsn", "did you mean --json?"]),
+    (["x", "--target", "gpu"], ["auto, host or cuda"]),
+    (["plan", "x"], ["plan", "not available in this version"]),
+    (["warmup", "x"], ["warmup", "not available in this version"]),
+    (["cache", "ls"], ["cache", "not available in this version"]),
+    (["-w", "-"], ["-w", "standard input"]),
+    (["-w", "-o", "y", "x"], ["exclude each other"]),
+    (["none/modeling_x.py"], ["none/modeling_x.py: error", "No such file"]),
+    (["--rules", "none", "x"], ["none: error", "--rules needs a folder"]),
+    (["why"], ["FILE:LINE"]),
+    (["rules", "rms_nrm"], ["did you mean rms_norm?"]),
+    ([""], ["No such file"]),
+]
+
+
+@pytest.mark.parametrize("arguments, words", USAGE)
 def test_usage_errors(arguments, words, tmp_path):
     done = run(*arguments, cwd=tmp_path)
     (line,) = lines(done.stderr)

@@ -19,22 +19,22 @@ IMPORT = "from tfrewrite import ops as tfr"
 # Calls that a fused block may absorb: computations without an effect. Anything else in the
 # original must still be called.
 PURE_METHODS = set(
-    """to float double half bfloat16 type type_as pow square mean sum sqrt rsqrt reciprocal mul
-    add sub div neg abs
-    unsqueeze squeeze transpose permute view reshape flatten chunk split unbind size dim
-    repeat_interleave contiguous
-    sigmoid tanh relu expand unflatten clone new_empty new_zeros movedim swapaxes swapdims type_as
-    narrow select
-    index_select stack""".split()
+    """
+    to float double half bfloat16 type type_as
+    pow square mean sum sqrt rsqrt reciprocal mul add sub div neg abs sigmoid tanh relu
+    unsqueeze squeeze transpose permute movedim swapaxes swapdims view reshape flatten unflatten
+    chunk split unbind narrow select index_select stack expand repeat_interleave contiguous clone
+    size dim
+    """.split()
 )
 PURE_FUNCTIONS = set(
-    """torch.rsqrt torch.sqrt torch.pow torch.square torch.mean torch.cat torch.stack torch.chunk
-    torch.split torch.mul torch.add
-    torch.sigmoid torch.tanh torch.relu torch.reciprocal torch.unbind torch.concat
-    torch.concatenate torch.neg torch.sum
-    torch.square torch.unsqueeze torch.flatten torch.repeat_interleave torch.view_as_complex
-    torch.view_as_real
-    F.silu F.gelu F.relu F.sigmoid F.linear len max min int slice tuple""".split()
+    """
+    torch.pow torch.square torch.mean torch.sum torch.sqrt torch.rsqrt torch.reciprocal torch.mul
+    torch.multiply torch.add torch.neg torch.sigmoid torch.tanh torch.relu torch.cat torch.concat
+    torch.concatenate torch.stack torch.chunk torch.split torch.unbind torch.unsqueeze torch.flatten
+    torch.repeat_interleave torch.view_as_complex torch.view_as_real
+    F.silu F.gelu F.relu F.sigmoid F.linear len max min int slice tuple
+    """.split()
 )
 
 
@@ -46,7 +46,7 @@ class Function:
     last: int
 
 
-def functions(tree: ast.Module) -> list[Function]:
+def functions(tree: ast.Module, lines: list[bytes]) -> list[Function]:
     """Every function of a module, methods and nested ones included, in source order."""
     found, seen = [], Counter()
     todo = [(tree, "")]
@@ -59,30 +59,26 @@ def functions(tree: ast.Module) -> list[Function]:
                 seen[name] += 1
                 name = f"{name}#{seen[name] - 1}"
                 if not isinstance(child, ast.ClassDef):
-                    found.append(Function(name, child, *_body_lines(child)))
+                    found.append(Function(name, child, *_body_lines(child, lines)))
             todo.append((child, name))
     return sorted(found, key=lambda f: f.node.lineno)
 
 
-def _body_lines(node) -> tuple[int, int]:
+def _body_lines(node, lines: list[bytes]) -> tuple[int, int]:
     """First and last line of a function's statements; a one-line function is its line."""
-    body = node.body
-    start = body[0]
-    if (
-        isinstance(start, ast.Expr)
-        and isinstance(start.value, ast.Constant)
-        and isinstance(start.value.value, str)
-    ):
-        if len(body) == 1:
-            return node.end_lineno, node.end_lineno
-        return start.end_lineno + 1, node.end_lineno
-    header = max(
-        [node.lineno, *(n.end_lineno for n in ast.walk(node.args) if hasattr(n, "end_lineno"))]
-    )
-    if node.returns is not None:
-        header = max(header, node.returns.end_lineno)
-    first = header + 1
-    return (first if first <= start.lineno else start.lineno), node.end_lineno
+    start = node.body[0]
+    if ast.get_docstring(node, clean=False) is not None:
+        header = start.end_lineno
+    elif start.lineno == node.lineno:
+        return node.lineno, node.end_lineno
+    else:
+        header = node.lineno - 1
+        reader = iter(lines[header : start.lineno])
+        for token in tokenize.tokenize(lambda: next(reader, b"")):
+            if token.type == tokenize.NEWLINE:  # of `def ...:`
+                header += token.start[0]
+                break
+    return min(header + 1, node.end_lineno), node.end_lineno
 
 
 def plain(path: str) -> tuple[str, str]:
@@ -135,7 +131,8 @@ def problems(original: bytes, rewritten: bytes, report: dict) -> list[str]:
         compile(rewritten, "rewritten", "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         return [f"does not parse: {error}"]
-    old_functions, new_functions = functions(old_tree), functions(new_tree)
+    old_lines, new_lines = split_lines(original), split_lines(rewritten)
+    old_functions, new_functions = functions(old_tree, old_lines), functions(new_tree, new_lines)
     if [f.path for f in old_functions] != [f.path for f in new_functions]:
         paths = [{f.path for f in side} for side in (old_functions, new_functions)]
         return [f"other functions: {sorted(paths[0] ^ paths[1])[:5]}"]
@@ -149,7 +146,6 @@ def problems(original: bytes, rewritten: bytes, report: dict) -> list[str]:
             o is not p[0] and o.first <= p[0].first and p[0].last <= o.last for o, _ in pairs
         )
     ]
-    old_lines, new_lines = split_lines(original), split_lines(rewritten)
     found += outside(old_lines, new_lines, pairs)
     found += module_level(old_tree, new_tree, {id(f.node) for p in pairs for f in p})
     for a, b in pairs:
@@ -260,29 +256,31 @@ def comments(lines: list[bytes]) -> list[str]:
         for token in tokenize.tokenize(io.BytesIO(text).readline):
             if token.type == tokenize.COMMENT:
                 found.append(token.string)
-    except (tokenize.TokenError, IndentationError):  # the lines of a one-line function
-        pass
+    except (tokenize.TokenError, IndentationError) as error:
+        return [f"lines {id(lines)} do not tokenize: {error}"]  # equal to no others
     return found
 
 
 def called(node) -> Counter:
-    """How often each thing is called, by its name; methods of computed values by the method's
-    name alone."""
+    """How often each thing is called: by its dotted name, methods of local values by their own."""
+    local = stored(node) - {"self", "cls"}
     names = Counter()
     for n in ast.walk(node):
         if isinstance(n, ast.Call):
             f = n.func
-            if isinstance(f, ast.Attribute) and not is_dotted(f):
+            root = root_name(f)
+            if isinstance(f, ast.Attribute) and (root is None or root in local):
                 names[f".{f.attr}"] += 1
             else:
                 names[ast.unparse(f)] += 1
     return names
 
 
-def is_dotted(node) -> bool:
+def root_name(node) -> str | None:
+    """`a` of a.b.c; None when there is something else than a name at the root."""
     while isinstance(node, ast.Attribute):
         node = node.value
-    return isinstance(node, ast.Name)
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def handed_to_ops(node) -> set[str]:

@@ -118,7 +118,7 @@ def test_wrong_reports(message):
 def test_wrong_reasons():
     wrong = read_expectations(
         '# expect: refused linears Mlp.forward "written"\n# expect: either *'
-    )[0]
+    ).items
     with pytest.raises(Fault, match="no reason of"):
         check_report(wrong, BEFORE.encode(), outcome())
     wrong = read_expectations("# expect: not-fused act_mul Mlp.*").items

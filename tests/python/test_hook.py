@@ -244,6 +244,7 @@ def test_other_modules_are_left_alone():
     assert wanted("transformers_modules.name.hash.modeling_x")
     for name in (
         "transformers.modeling_utils",
+        "transformers.models.auto.modeling_auto",
         "transformers.models.bert.modeling_tf_bert",
         "transformers.models.bert.modeling_flax_bert",
         "transformers.models.qwen3.configuration_qwen3",

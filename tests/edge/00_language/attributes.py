@@ -28,7 +28,8 @@ class Property(nn.Module):
 class PropertyAct(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
         self.log = []
 
     @property
@@ -44,7 +45,8 @@ class PropertyAct(nn.Module):
 class GetAttr(nn.Module):
     def __init__(self):
         super().__init__()
-        self.w1, self.w2 = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.w1 = nn.Linear(8, 8)
+        self.w2 = nn.Linear(8, 8)
 
     def __getattr__(self, name):
         if name == "gate":
@@ -61,7 +63,8 @@ class GetAttribute(nn.Module):
     def __init__(self):
         super().__init__()
         self.seen = []
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def __getattribute__(self, name):
         if name in ("gate_log", "scale"):
@@ -147,7 +150,8 @@ class Untensored(nn.Module):
     def __init__(self):
         super().__init__()
         self.act = abs
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def forward(self, x):
         shape = x.size()[:-1] + (4, 2)

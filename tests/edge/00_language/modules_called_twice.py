@@ -8,7 +8,8 @@ from torch import nn
 class Base(nn.Module):
     def __init__(self):
         super().__init__()
-        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.a = nn.Linear(8, 8)
+        self.b = nn.Linear(8, 8)
 
 
 class SameInput(Base):

@@ -12,7 +12,8 @@ LOG = []
 class Base(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
         self.weight = nn.Parameter(torch.randn(8))
         self.eps = 1e-6
 

@@ -14,7 +14,8 @@ EPS = 1e-6
 class GlobalWritten(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def forward(self, x):
         global SCALE, LAST
@@ -45,7 +46,8 @@ def change_eps():
 class Default(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def forward(self, x, scale=SCALE, kept=[]):
         kept.append(self.gate(x))
@@ -95,7 +97,8 @@ def make(width):
     class Local(nn.Module):
         def __init__(self):
             super().__init__()
-            self.gate, self.up = nn.Linear(8, width), nn.Linear(8, width)
+            self.gate = nn.Linear(8, width)
+            self.up = nn.Linear(8, width)
 
         def forward(self, x):
             return F.silu(self.gate(x)) * self.up(x) * width
@@ -107,7 +110,8 @@ class Outer(nn.Module):
     class Inner(nn.Module):
         def __init__(self):
             super().__init__()
-            self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+            self.gate = nn.Linear(8, 8)
+            self.up = nn.Linear(8, 8)
 
         def forward(self, x):
             return F.silu(self.gate(x)) * self.up(x)
@@ -123,7 +127,8 @@ class Outer(nn.Module):
 class Twice(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def forward(self, x):
         return F.silu(self.gate(x)) * self.up(x)
@@ -135,7 +140,8 @@ FirstTwice = Twice
 class Twice(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Tanh()
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Tanh()
 
     def forward(self, x):
         return F.silu(self.gate(x)) * self.up(x)
@@ -144,7 +150,8 @@ class Twice(nn.Module):
 class MethodTwice(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def forward(self, x):
         return F.silu(self.gate(x)) * self.up(x)
@@ -156,7 +163,8 @@ class MethodTwice(nn.Module):
 class Static(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     @staticmethod
     def combine(gate, up):
@@ -174,7 +182,8 @@ class Static(nn.Module):
 class Conditionally(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     if SCALE > 1:
 

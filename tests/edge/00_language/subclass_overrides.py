@@ -31,7 +31,8 @@ class GrandChild(Child):
 class Mlp(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def activate(self, x):
         return F.silu(x)
@@ -54,7 +55,8 @@ class OtherMlp(Mlp):
 class OtherInit(Mlp):
     def __init__(self):
         nn.Module.__init__(self)
-        self.gate, self.up = nn.Tanh(), nn.ReLU(inplace=True)
+        self.gate = nn.Tanh()
+        self.up = nn.ReLU(inplace=True)
 
 
 class Layer(nn.Module):

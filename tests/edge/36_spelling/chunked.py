@@ -1,5 +1,5 @@
 # The halves by chunk.
-# expect: fused rope Attn.forward
+# expect: told rope Attn.forward
 import torch
 import torch.nn.functional as F
 from torch import nn

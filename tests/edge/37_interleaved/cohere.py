@@ -1,5 +1,5 @@
 # Pairs ::2 in a function called rotate_half, in float32, cast back.
-# expect: either rope Attn.forward
+# expect: told rope Attn.forward
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,5 +1,5 @@
 # The last part of the head is rotated, the first one passes.
-# expect: either rope Attn.forward
+# expect: told rope Attn.forward
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,6 +1,6 @@
 # The rotation of one tensor: alone, or of two tensors with tables of their own.
 # expect: fused rope Query.forward
-# expect: either rope Both.forward x2
+# expect: either rope Both.forward
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+import sys
 
 def rotate_half(x):
     x1 = x[..., : x.shape[-1] // 2]
@@ -34,20 +35,19 @@ def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
 
 
 def cases(dtype):
-    global apply_rotary_pos_emb, rotate_half
-    given, attn, kept = inputs(dtype), Attn(), apply_rotary_pos_emb
+    module, given, attn, kept = sys.modules[__name__], inputs(dtype), Attn(), apply_rotary_pos_emb
     yield attn(*given)
 
-    apply_rotary_pos_emb = lambda q, k, cos, sin: (q + 1, k - 1)
+    module.apply_rotary_pos_emb = lambda q, k, cos, sin: (q + 1, k - 1)
     yield attn(*given)
 
-    apply_rotary_pos_emb = doubled  # of this very file
+    module.apply_rotary_pos_emb = doubled  # of this very file
     yield attn(*given)
 
-    apply_rotary_pos_emb = len
+    module.apply_rotary_pos_emb = len
     yield lambda: attn(*given)
 
-    apply_rotary_pos_emb = kept
+    module.apply_rotary_pos_emb = kept
     yield attn(*given)
 
     apply_rotary_pos_emb.__defaults__ = (2,)

@@ -14,7 +14,8 @@ from transformers.activations import ACT2FN
 class Table(nn.Module):
     def __init__(self, name):
         super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(8, 16), nn.Linear(8, 16)
+        self.gate_proj = nn.Linear(8, 16)
+        self.up_proj = nn.Linear(8, 16)
         self.act_fn = ACT2FN[name]
 
     def forward(self, x):
@@ -24,7 +25,8 @@ class Table(nn.Module):
 class TwoKinds(nn.Module):
     def __init__(self, name):
         super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(8, 16), nn.Linear(8, 16)
+        self.gate_proj = nn.Linear(8, 16)
+        self.up_proj = nn.Linear(8, 16)
         self.act_fn = nn.SiLU() if name == "silu" else nn.GELU()
 
     def forward(self, x):
@@ -34,7 +36,8 @@ class TwoKinds(nn.Module):
 class Branches(nn.Module):
     def __init__(self, name):
         super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(8, 16), nn.Linear(8, 16)
+        self.gate_proj = nn.Linear(8, 16)
+        self.up_proj = nn.Linear(8, 16)
         if name == "silu":
             self.act_fn = nn.SiLU()
         elif name == "table":

@@ -20,7 +20,8 @@ def writing(x):
 class Pure(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 16), nn.Linear(8, 16)
+        self.gate = nn.Linear(8, 16)
+        self.up = nn.Linear(8, 16)
 
     def forward(self, x):
         return pure(self.gate(x)) * self.up(x)
@@ -29,7 +30,8 @@ class Pure(nn.Module):
 class Writing(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 16), nn.Linear(8, 16)
+        self.gate = nn.Linear(8, 16)
+        self.up = nn.Linear(8, 16)
 
     def forward(self, x):
         gate, up = self.gate(x), self.up(x)

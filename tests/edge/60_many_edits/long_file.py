@@ -12,8 +12,12 @@ from torch import nn
 class A(nn.Module):
     def __init__(self):
         super().__init__()
-        self.a, self.b, self.c = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
-        self.d, self.e, self.f = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+        self.a = nn.Linear(8, 8)
+        self.b = nn.Linear(8, 8)
+        self.c = nn.Linear(8, 8)
+        self.d = nn.Linear(8, 8)
+        self.e = nn.Linear(8, 8)
+        self.f = nn.Linear(8, 8)
 
     def forward(self, x):
         """F.silu(self.a(x)) * self.b(x)"""

@@ -73,7 +73,8 @@ class ThreeSums(nn.Module):
 class Square(nn.Module):
     def __init__(self):
         super().__init__()
-        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.a = nn.Linear(8, 8)
+        self.b = nn.Linear(8, 8)
 
     def forward(self, x, r):
         g = self.a(x)

@@ -3,7 +3,7 @@
 # expect: fused act_mul Inert.forward
 # expect: either linears Mlp.forward
 # expect: either act_mul Mlp.forward
-# expect: text "not_used = 5" "a bare string" "pass" "global COUNT" "unused: int" "x.shape" "'text'" "assert True"
+# expect: text "not_used = 5" "a bare string" "pass" "global COUNT" "unused: int" "x.shape" "'text'"
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -50,7 +50,6 @@ class Inert(nn.Module):
         pass
         x.shape
         'text'
-        assert True
         unused = 3
         up = self.up_proj(x)
         y = F.silu(gate) * up

@@ -9,7 +9,8 @@ from torch import nn
 class Mlp(nn.Module):
     def __init__(self):
         super().__init__()
-        self.ﬁrst, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.ﬁrst = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
 
     def forward(self, x):
         a = self.first(x)

@@ -40,7 +40,8 @@ class Q(n.Module):
 class R(n.Module):
     def __init__(self):
         super().__init__()
-        self.x1, self.x2 = n.Linear(8, 8), n.Linear(8, 8)
+        self.x1 = n.Linear(8, 8)
+        self.x2 = n.Linear(8, 8)
         self.x3 = n.SiLU()
 
     def forward(self, _):

@@ -32,7 +32,8 @@ class Block(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(8))
         self.eps = 1e-6
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def forward(self, x):
         normed = rms_norm(x, self.weight, self.eps)

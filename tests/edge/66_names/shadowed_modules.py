@@ -62,7 +62,8 @@ class LocalNn(nn.Module):
                     self.calls += 1
                     return x.mul_(2) + self.calls
 
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def forward(self, x, _):
         return self.gate(x), self.up(x)

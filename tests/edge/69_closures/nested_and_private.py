@@ -20,7 +20,8 @@ class Private(nn.Module):
 class _Underscored(nn.Module):
     def __init__(self):
         super().__init__()
-        self._gate, self._up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self._gate = nn.Linear(8, 8)
+        self._up = nn.Linear(8, 8)
 
     def forward(self, x):
         return F.silu(self._gate(x)) * self._up(x)
@@ -29,7 +30,8 @@ class _Underscored(nn.Module):
 class __Dunder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.__gate, self.__up__ = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.__gate = nn.Linear(8, 8)
+        self.__up__ = nn.Linear(8, 8)
 
     def forward(self, x):
         return F.silu(self.__gate(x)) * self.__up__(x)
@@ -38,7 +40,8 @@ class __Dunder(nn.Module):
 class Checkpointed(nn.Module):
     def __init__(self):
         super().__init__()
-        self.gate, self.up = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.gate = nn.Linear(8, 8)
+        self.up = nn.Linear(8, 8)
 
     def forward(self, x):
         def shared_experts(y):

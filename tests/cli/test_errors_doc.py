@@ -1,0 +1,79 @@
+"""docs/ERRORS.md lists every message that the other tests here provoke, under the right exit status."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cli_tool import EXAMPLE, lines, run
+from test_bad_input import REFUSED, RULE_FAULTS
+from test_output import USAGE
+
+DOC = Path(__file__).parents[2] / "docs" / "ERRORS.md"
+MORE_USAGE = [
+    ["x", "-o"],
+    ["x", "--json=1"],
+    ["x", "-o", "a", "-o", "b"],
+    ["x", "--only", "a,"],
+    ["x", "-o", "-", "--json"],
+    ["x", "y", "-o", "z"],
+    ["x", "-d", "-w"],
+    ["why", "x", "-w"],
+    ["rules", "a", "b"],
+    ["why", "modeling_x.py:999"],
+    ["why", "."],
+    ["-o", ".", "."],
+    ["-o", "modeling_x.py", "."],
+    ["-o", "none/x.py", "modeling_x.py"],
+    ["-o", "dangling", "modeling_x.py"],
+    ["-o", "/dev/full", "modeling_x.py"],
+]
+
+
+def patterns() -> dict[int, list[re.Pattern]]:
+    found: dict[int, list[re.Pattern]] = {2: [], 3: []}
+    status = None
+    for line in DOC.read_text().splitlines():
+        if line.startswith("## "):
+            status = int(match[1]) if (match := re.match("## Exit status ([23])", line)) else None
+        elif status and (cell := re.match(r"\| `(.*?)` \|", line)):
+            parts = [re.escape(part) for part in cell[1].split("...")]
+            found[status].append(re.compile(".*".join(parts)))
+    assert len(found[2]) > 25 and len(found[3]) > 20
+    return found
+
+
+PATTERNS = patterns()
+
+
+def check(status: int, line: str, also: int | None = None) -> None:
+    text = re.split(": (?:error|refused): ", line, maxsplit=1)[1]
+    known = PATTERNS[status] + (PATTERNS[also] if also else [])
+    assert any(pattern.fullmatch(text) for pattern in known), text
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name):
+    done = run("-", stdin=REFUSED[name][0])
+    (line,) = lines(done.stderr)
+    check(done.returncode, line)
+
+
+@pytest.mark.parametrize("arguments", [*(u[0] for u in USAGE), *MORE_USAGE], ids=" ".join)
+def test_usage(arguments, tmp_path):
+    (tmp_path / "modeling_x.py").write_bytes(EXAMPLE)
+    (tmp_path / "dangling").symlink_to("nowhere")
+    done = run(*arguments, cwd=tmp_path)
+    (line,) = lines(done.stderr)
+    assert done.returncode == 2
+    check(2, line)
+
+
+@pytest.mark.parametrize("name", RULE_FAULTS)
+def test_rule_files(name, tmp_path):
+    (tmp_path / "bad.py").write_bytes(RULE_FAULTS[name])
+    done = run("--rules", tmp_path, "-", stdin=EXAMPLE)
+    (line,) = lines(done.stderr)
+    assert done.returncode == 2
+    check(2, line, also=3)
