@@ -1,7 +1,9 @@
 # cmake -DOUT=FILE.c -DCANON=canon.py "-DRULES=a.py;b.py" -P embed_rules.cmake: writes the texts as C.
-# Each is one string literal; '?' is escaped because C has trigraphs.
+# Each is one string literal; '?' is escaped because C has trigraphs. What follows the line
+# `# Examples` of a rule file is for tests alone and stays out of the program.
 function(embed symbol file)
     file(READ "${file}" text)
+    string(REGEX REPLACE "\n# Examples\n.*" "\n" text "${text}")
     string(REPLACE "\\" "\\\\" text "${text}")
     string(REPLACE "\"" "\\\"" text "${text}")
     string(REPLACE "?" "\\?" text "${text}")

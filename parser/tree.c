@@ -194,23 +194,73 @@ static tfr_status copy_nodes(tfr_tree *tree, TSTree *ts, tfr_arena *arena, tfr_e
     return status;
 }
 
-tfr_status tfr_tree_parse(tfr_tree *out, const tfr_source *src, tfr_arena *arena, tfr_error *err) {
-    pthread_once(&language_once, language_init);
+static tfr_status parse(tfr_tree *out, const tfr_source *src, const TSTree *old, tfr_arena *arena,
+                        tfr_error *err) {
     TSParser *parser = ts_parser_new();
     ts_parser_set_language(parser, tree_sitter_python());
-    TSTree *ts = ts_parser_parse_string(parser, NULL, src->text.data, (uint32_t)src->text.len);
-    tfr_status status = TFR_OK;
-    *out = (tfr_tree){.src = src};
-    if (!ts)
-        status = tfr_source_fail(err, TFR_E_REFUSED, src, 0, "the parser gave up on this file");
-    else if (ts_node_has_error(ts_tree_root_node(ts)))
-        status = fail_at_error(src, ts, err);
-    else
-        status = copy_nodes(out, ts, arena, err);
-    if (ts) ts_tree_delete(ts);
+    TSTree *ts = ts_parser_parse_string(parser, old, src->text.data, (uint32_t)src->text.len);
     ts_parser_delete(parser);
-    if (status != TFR_OK) return status;
+    *out = (tfr_tree){.src = src, .parsed = ts};
+    if (!ts) return tfr_source_fail(err, TFR_E_REFUSED, src, 0, "the parser gave up on this file");
+    tfr_status status = ts_node_has_error(ts_tree_root_node(ts)) ? fail_at_error(src, ts, err)
+                                                                 : copy_nodes(out, ts, arena, err);
+    if (status != TFR_OK) {
+        tfr_tree_free(out);
+        return status;
+    }
     for (uint32_t i = 1; i < out->count; i++)
         if (out->nodes[i].kind == TFR_N_LIST_SPLAT) repair_splat(out, i);
     return TFR_OK;
+}
+
+tfr_status tfr_tree_parse(tfr_tree *out, const tfr_source *src, tfr_arena *arena, tfr_error *err) {
+    pthread_once(&language_once, language_init);
+    return parse(out, src, NULL, arena, err);
+}
+
+// Row and column in bytes, as tree-sitter counts them.
+static TSPoint point_at(const tfr_source *src, uint32_t offset) {
+    uint32_t low = 0, high = src->line_count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (src->lines[middle] <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (TSPoint){low, offset - (src->line_count ? src->lines[low] : 0)};
+}
+
+tfr_status tfr_tree_parse_again(tfr_tree *out, const tfr_source *src, const tfr_tree *old,
+                                const tfr_change *changes, uint32_t change_count, tfr_arena *arena,
+                                tfr_error *err) {
+    TSTree *edited = ts_tree_copy(old->parsed);
+    // From the last to the first, so that positions before a change are those of both texts.
+    int64_t shift = 0;
+    for (uint32_t i = 0; i < change_count; i++)
+        shift += (int64_t)changes[i].new_end - (int64_t)changes[i].old_end;
+    for (uint32_t i = change_count; i-- > 0;) {
+        const tfr_change *c = &changes[i];
+        shift -= (int64_t)c->new_end - (int64_t)c->old_end;
+        uint32_t start = (uint32_t)((int64_t)c->start - shift);
+        uint32_t old_end = (uint32_t)((int64_t)c->old_end - shift);
+        uint32_t new_end = start + (c->new_end - c->start);
+        TSInputEdit edit = {
+            .start_byte = start, .old_end_byte = old_end, .new_end_byte = new_end,
+            .start_point = point_at(old->src, start), .old_end_point = point_at(old->src, old_end)};
+        // Where the new text ends, on the old text's lines: rows added by the new text itself.
+        TSPoint from = point_at(src, c->start), to = point_at(src, c->new_end);
+        edit.new_end_point.row = edit.start_point.row + (to.row - from.row);
+        edit.new_end_point.column =
+            to.row == from.row ? edit.start_point.column + (to.column - from.column) : to.column;
+        ts_tree_edit(edited, &edit);
+    }
+    tfr_status status = parse(out, src, edited, arena, err);
+    ts_tree_delete(edited);
+    return status;
+}
+
+void tfr_tree_free(tfr_tree *tree) {
+    if (tree->parsed) ts_tree_delete(tree->parsed);
+    tree->parsed = NULL;
 }

@@ -37,10 +37,24 @@ typedef struct tfr_tree {
     const tfr_source *src;
     tfr_node *nodes; // in pre-order, but for repaired places
     uint32_t count;
+    void *parsed; // tree-sitter's own tree, for parsing an edited text again; freed by tfr_tree_free
 } tfr_tree;
+
+// Bytes [start, old_end) of an old text became [start, new_end) of the new one, where `start` already
+// counts the edits before it.
+typedef struct tfr_change {
+    uint32_t start, old_end, new_end;
+} tfr_change;
 
 // TFR_E_REFUSED with the place of the first error when the text does not parse or is too deep.
 tfr_status tfr_tree_parse(tfr_tree *out, const tfr_source *src, tfr_arena *arena, tfr_error *err);
+
+// The same for a text that came out of `old` by `changes`, in order of position. Parts that did not
+// change are not parsed again; the result is that of tfr_tree_parse.
+tfr_status tfr_tree_parse_again(tfr_tree *out, const tfr_source *src, const tfr_tree *old,
+                                const tfr_change *changes, uint32_t change_count, tfr_arena *arena,
+                                tfr_error *err);
+void tfr_tree_free(tfr_tree *tree); // the nodes stay, they belong to the arena
 
 static inline const tfr_node *tfr_tree_at(const tfr_tree *tree, uint32_t node) {
     return &tree->nodes[node];

@@ -50,6 +50,7 @@ tfr_status tfr_canon_new(tfr_canon **out, tfr_names *names, tfr_arena *arena, tf
     tfr_status status = tfr_source_from_bytes(&canon->source, "canon.py", text, arena, err);
     if (status == TFR_OK) status = tfr_tree_parse(&canon->tree, &canon->source, arena, err);
     if (status != TFR_OK) return status;
+    tfr_tree_free(&canon->tree);
     tfr_scope_build(&canon->scope, &canon->tree, names, arena);
     canon->module = (tfr_module){.arena = arena, .scope = &canon->scope, .canon = canon,
                                  .words = &canon->words, .names = names};

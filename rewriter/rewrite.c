@@ -499,6 +499,19 @@ static void module_init(rewriter *r, tfr_module *m, const tfr_scope *scope) {
     m->flows = TFR_NEW_ARRAY(r->arena, tfr_flow *, scope->functions.count + 1);
 }
 
+static tfr_status parse_again(rewriter *r, tfr_tree *out, const tfr_source *source,
+                              const tfr_edits *all) {
+    tfr_change *changes = TFR_NEW_ARRAY(r->arena, tfr_change, all->count);
+    int64_t shift = 0;
+    for (uint32_t i = 0; i < all->count; i++) {
+        const tfr_edit *e = &all->items[i];
+        uint32_t start = (uint32_t)(e->start + shift);
+        changes[i] = (tfr_change){start, (uint32_t)(e->end + shift), start + (uint32_t)e->text.len};
+        shift += (int64_t)e->text.len - (int64_t)(e->end - e->start);
+    }
+    return tfr_tree_parse_again(out, source, &r->tree, changes, all->count, r->arena, NULL);
+}
+
 // The first changed function whose new graph differs; changed_count: all are the same.
 static uint32_t first_wrong(rewriter *r, tfr_str text, const tfr_edits *all, bool *torn,
                             const char **why) {
@@ -508,8 +521,8 @@ static uint32_t first_wrong(rewriter *r, tfr_str text, const tfr_edits *all, boo
     tfr_module *module = TFR_NEW(r->arena, tfr_module);
     *torn = !text.data ||
             tfr_source_from_bytes(source, r->src->path, text, r->arena, NULL) != TFR_OK ||
-            tfr_tree_parse(tree, source, r->arena, NULL) != TFR_OK ||
-            !tfr_check_tokens(&r->tree, tree, all);
+            parse_again(r, tree, source, all) != TFR_OK || !tfr_check_tokens(&r->tree, tree, all);
+    tfr_tree_free(tree); // the flat nodes stay
     *why = "the edited text does not keep the tokens around it";
     if (*torn) return 0;
     tfr_scope_build(scope, tree, &r->names, r->arena);
@@ -589,6 +602,7 @@ tfr_status tfr_rewrite(tfr_result *out, const tfr_source *src, const tfr_options
             if ((r->scope.functions.items[f].class_index == TFR_NO_CLASS) == (pass == 1))
                 rewrite_function(r, f);
     out->text = prove(r);
+    tfr_tree_free(&r->tree);
     finish_report(r);
     return TFR_OK;
 }

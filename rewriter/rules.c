@@ -273,6 +273,7 @@ static tfr_status add_file(tfr_rules *rules, const char *path, tfr_str text, boo
     tfr_status status = tfr_source_from_bytes(source, path, text, arena, err);
     if (status == TFR_OK) status = tfr_tree_parse(tree, source, arena, err);
     if (status != TFR_OK) return TFR_E_USAGE; // a rule file is an argument, not the input
+    tfr_tree_free(tree);
     tfr_scope_build(scope, tree, &rules->names, arena);
     const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
     tfr_str name = tfr_str_format(arena, "tfrewrite.rules.%.*s", (int)strcspn(stem, "."), stem);

@@ -38,6 +38,7 @@ _SIZES: dict[str, int] = {
     **dict.fromkeys(("vocab_size", "text_vocab_size", "decoder_vocab_size"), VOCABULARY),
     **dict.fromkeys(("q_lora_rank", "kv_lora_rank"), 32),
     "rotary_dim": _HEAD_DIM // 2,
+    "qk_head_dim": 2 * _HEAD_DIM,
     "image_size": _IMAGE,
     "patch_size": 8,
     "num_mel_bins": 16,
@@ -65,6 +66,7 @@ _DEPTHS = (
     "decoder_layers",
     "depth",
 )
+_OF_STAGES = ("out_features", "out_indices", "stage_names", "_out_features", "_out_indices")
 _DROPPED = (
     "transformers_version",
     "architectures",
@@ -99,10 +101,14 @@ def _shrink(values: dict[str, Any]) -> None:
     _cut_layers(values)
     for key, value in values.items():
         if isinstance(value, dict):
-            if "model_type" in value or key.endswith("_config"):
+            if "model_type" in value or key.endswith("_config") or key.startswith("rope_"):
                 _shrink(value)
+        elif key == "mrope_section" and isinstance(value, list) and len(value) == 3:
+            values[key] = [2, 3, 3]  # half a head
         elif isinstance(value, bool) or not isinstance(value, int):
             continue
+        elif key == "num_key_value_heads" and "kv_lora_rank" in values:
+            values[key] = _HEADS  # latent attention has as many of both
         elif key in _SIZES:
             values[key] = _SIZES[key]
         elif key in _AT_MOST:
@@ -130,6 +136,8 @@ def _cut_layers(values: dict[str, Any]) -> None:
         values[key] = [value[i] for i in picked]
     for key in depths:
         values[key] = len(picked)
+    for key in _OF_STAGES:
+        values.pop(key, None)
 
 
 # ------------------------------------------------------------------ weights and inputs

@@ -31,6 +31,7 @@ def packed_interleaved(act: Act, gate_up: Tensor):
     return act(gate_up[..., ::2]) * gate_up[..., 1::2]
 
 
+# Examples
 HEAD = """
 class M(nn.Module):
     def __init__(self):

@@ -15,6 +15,7 @@ def add_then_norm(x: Tensor, residual: Tensor, norm: Norm):
     return norm(s), s
 
 
+# Examples
 NORM = """
 class N(nn.Module):
     def __init__(self, size, eps=1e-6):

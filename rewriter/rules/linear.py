@@ -13,6 +13,7 @@ def one(x: Tensor, module: Linear):
     return module(x)
 
 
+# Examples
 ACCEPT = {
     "one": [
         """

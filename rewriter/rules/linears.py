@@ -13,6 +13,7 @@ def one_input(x: Tensor, *modules: Linear):
     return tuple(module(x) for module in modules)
 
 
+# Examples
 HEAD = """
 class M(nn.Module):
     def __init__(self):

@@ -22,5 +22,6 @@ def norm_rope(q: Tensor, k: Tensor, q_norm: Norm, k_norm: Norm, cos: Tensor, sin
     return half(q_norm(q), cos, sin), half(k_norm(k), cos, sin)
 
 
+# Examples
 ACCEPT = {}
 REJECT = []

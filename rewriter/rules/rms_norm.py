@@ -89,6 +89,7 @@ def one_plus_in_its_dtype_then_cast(x: Tensor, weight: Param, eps: Scalar):
     return (normalize(x.to(torch.float32), eps) * (1.0 + weight).to(torch.float32)).to(x.dtype)
 
 
+# Examples
 HEAD = """
 class N(nn.Module):
     def __init__(self, size, eps=1e-6):

@@ -170,6 +170,7 @@ def pairs_to_half_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Cons
     return pairs_to_half(q, cos, sin), pairs_to_half(k, cos, sin)
 
 
+# Examples
 HELPERS = '''
 def rotate_half(x):
     """Rotates half the hidden dims of the input."""
