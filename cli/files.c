@@ -236,8 +236,8 @@ static mode_t default_mode(const char *like) {
     return mode & 0777 & ~mask;
 }
 
-// Owner first: changing it clears the set-id bits of the mode. An owner that cannot be given is
-// no reason to fail, but set-id bits must not pass to another owner.
+// After the contents, and owner first: writing and changing the owner clear the set-id bits. An
+// owner that cannot be given is no reason to fail, but set-id bits must not pass to another owner.
 static int set_mode(int fd, const struct stat *old, mode_t mode) {
     struct stat now;
     bool other =
@@ -262,7 +262,7 @@ static int fill_and_rename(int fd, const char *temporary, const char *target, tf
     tfr_error unused;
     int code = 0;
     errno = 0;
-    if (set_mode(fd, old, mode) != 0 || tfr_files_put(fd, "", bytes, &unused) != TFR_OK) {
+    if (tfr_files_put(fd, "", bytes, &unused) != TFR_OK || set_mode(fd, old, mode) != 0) {
         code = errno ? errno : EIO;
     } else if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP) {
         code = errno;

@@ -2,14 +2,12 @@
 // every file through tfr_rewrite, and turns statuses into the exit status.
 #define _GNU_SOURCE // memmem
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -481,18 +479,7 @@ static int run_command(const tfr_args *args, tfr_arena *arena) {
     return code;
 }
 
-// A closed standard descriptor would be taken by the next file opened, and the output would go
-// there. Its place is filled with one that fails in use, as the closed one would.
-static void fill_standard_descriptors(void) {
-    for (int fd = 0; fd <= 2; fd++) {
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
-            (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
-        }
-    }
-}
-
 int main(int argc, char **argv) {
-    fill_standard_descriptors();
     // A reader that is gone and a file size limit are write errors with a message and a status.
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);

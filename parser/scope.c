@@ -72,6 +72,23 @@ static void add_import(tfr_scope *s, tfr_arena *arena, uint32_t node, bool condi
     }
 }
 
+// The value for one target of `self.a, self.b = x, y`; 0: another form.
+static uint32_t element_for(const tfr_tree *t, uint32_t pattern, uint32_t target) {
+    uint32_t assignment = t->nodes[pattern].parent;
+    if (tfr_tree_kind(t, assignment) != TFR_N_ASSIGNMENT) return 0;
+    uint32_t right = tfr_tree_field(t, assignment, TFR_F_RIGHT);
+    if (!right || (tfr_tree_kind(t, right) != TFR_N_EXPRESSION_LIST &&
+                   tfr_tree_kind(t, right) != TFR_N_TUPLE))
+        return 0;
+    uint32_t value = tfr_tree_first(t, right), found = 0;
+    for (uint32_t c = tfr_tree_first(t, pattern); c; c = tfr_tree_next(t, c)) {
+        if (c == target) found = value;
+        if (!value || tfr_tree_kind(t, value) == TFR_N_LIST_SPLAT) return 0;
+        value = tfr_tree_next(t, value);
+    }
+    return value ? 0 : found;
+}
+
 // `self.x = value` anywhere in a method, nested functions left out.
 static void collect_attributes(tfr_scope *s, tfr_arena *arena, tfr_class *cls, uint32_t function,
                                bool is_init) {
@@ -105,9 +122,12 @@ static void collect_attributes(tfr_scope *s, tfr_arena *arena, tfr_class *cls, u
             *a = (tfr_attribute){.name = name};
         }
         if (!is_init) a->outside_init = true;
-        uint32_t statement = t->nodes[holder].parent; // expression_statement
+        uint32_t assignment = tfr_tree_kind(t, holder) == TFR_N_PATTERN_LIST ? t->nodes[holder].parent : holder;
+        uint32_t statement = t->nodes[assignment].parent; // expression_statement
         if (t->nodes[statement].parent != body) a->conditional = true;
-        if (a->times < 4) a->values[a->times] = plain ? tfr_tree_field(t, holder, TFR_F_RIGHT) : 0;
+        if (a->times < 4)
+            a->values[a->times] = plain ? tfr_tree_field(t, holder, TFR_F_RIGHT)
+                                        : element_for(t, holder, n);
         a->times++;
     }
 }

@@ -280,7 +280,7 @@ static void unwrap_dim(tfr_builder *b, const tfr_module *table, uint32_t paramet
 static bool arrange(tfr_builder *b, const tfr_module *table, const tfr_canon_row *row,
                     const tfr_arg *args, uint32_t count, const tfr_name *keywords,
                     const tfr_arg *keyword_values, uint32_t keyword_count, tfr_arg *out,
-                    uint32_t *out_count) {
+                    uint32_t *out_count, bool *writes) {
     const tfr_tree *t = table->scope->tree;
     uint32_t parameters =
         tfr_tree_field(t, table->scope->functions.items[row->function].node, TFR_F_PARAMETERS);
@@ -314,6 +314,9 @@ static bool arrange(tfr_builder *b, const tfr_module *table, const tfr_canon_row
         }
         if (out[n].value) {
             unwrap_dim(b, table, p, &out[n]);
+            if (tfr_tree_is(t, name ? name : p, "inplace") &&
+                tfr_flow_node(b->flow, out[n].value)->name != words(b)->false_)
+                *writes = true;
             if (!is_default(b, table, out[n], fallback)) last = n + 1;
         } else if (!fallback) {
             return false;
@@ -366,11 +369,13 @@ tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint3
     }
     tfr_arg arranged[MAX_ARGS];
     uint32_t arranged_count = 0;
+    bool writes = false;
     if (!arrange(b, table, row, args, count, keywords, keyword_values, keyword_count, arranged,
-                 &arranged_count))
+                 &arranged_count, &writes))
         return 0;
     tfr_value v = tfr_build_node(b, TFR_V_ATEN, op, arranged, arranged_count, ast);
     b->flow->nodes.items[v].type = row->type;
+    if (writes) tfr_build_event(b, TFR_EV_WRITE, ast, v);
     return v;
 }
 
@@ -443,6 +448,12 @@ static tfr_value module_call(tfr_builder *b, tfr_arg callee, const call *c) {
     tfr_value v = tfr_build_node(b, TFR_V_MODULE, 0, args, n, c->ast);
     if (kind == TFR_M_LINEAR || kind == TFR_M_ACT) b->flow->nodes.items[v].type = TFR_T_TENSOR;
     return v;
+}
+
+// int(x) of a tensor waits for it and may raise; of a number it does not.
+static bool is_number_path(tfr_str path) {
+    return tfr_str_eq(path, TFR_STR("int")) || tfr_str_eq(path, TFR_STR("float")) ||
+           tfr_str_eq(path, TFR_STR("bool"));
 }
 
 static bool is_pure_path(tfr_str path) {
@@ -568,16 +579,12 @@ static tfr_value global_call(tfr_builder *b, tfr_arg callee, call *c) {
         tfr_value v = tfr_build_aten(b, tfr_names_add(b->flow->module->names, last), c->args,
                                      c->count, c->keywords, c->keyword_values, c->keyword_count,
                                      place, c->ast);
-        for (uint32_t i = 0; v && i < c->keyword_count; i++)
-            if (c->keywords[i] == words(b)->inplace &&
-                tfr_flow_node(b->flow, c->keyword_values[i].value)->name != words(b)->false_)
-                tfr_build_event(b, TFR_EV_WRITE, c->ast, v);
         if (v) return v;
     }
-    if (name == words(b)->locals || name == words(b)->eval || name == words(b)->exec ||
-        name == words(b)->vars || name == words(b)->dir)
-        tfr_build_unfit(b, c->ast, "the function looks at its own local names (locals, eval, ...)");
     if (is_pure_path(path)) return pure_call(b, callee, c, TFR_T_UNKNOWN);
+    bool number = c->count == 1 && !c->splat &&
+                  tfr_flow_node(b->flow, c->args[0].value)->type == TFR_T_NUMBER;
+    if (number && is_number_path(path)) return pure_call(b, callee, c, TFR_T_NUMBER);
     return unknown_call(b, name, callee, c, TFR_EV_CALL);
 }
 

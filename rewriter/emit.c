@@ -69,8 +69,8 @@ static uint32_t statement_of_ast(const plan *p, uint32_t ast) {
 // Whether the text at `ast` is still there, itself or as an argument of a new call.
 static bool survives(const plan *p, uint32_t ast) {
     for (uint32_t n = ast; n; n = node_at(p, n)->parent) {
+        if (home_at(p, n)) return false; // also where it is an argument: its replacement is written
         if (is_leaf(p, n)) return true;
-        if (home_at(p, n)) return false;
         tfr_kind kind = tfr_tree_kind(p->tree, n);
         if (kind == TFR_N_FUNCTION) return true;
         uint8_t parent = p->tree->nodes[p->tree->nodes[n].parent].kind;
@@ -682,6 +682,31 @@ static bool edit_insertion(plan *p, tfr_edits *edits, uint32_t match) {
     return true;
 }
 
+static bool needs_first(const plan *p, uint32_t match, uint32_t other) {
+    if (match == other || !p->outputs[other].insert) return false;
+    for (uint32_t r = 0; r < p->places[other].home_count; r++)
+        if (in_leaf_of(p, match, p->places[other].home[r])) return true;
+    return false;
+}
+
+// At one place in the text, what an argument needs comes before the call that has it.
+static bool edit_insertions(plan *p, tfr_edits *edits) {
+    bool *done = TFR_NEW_ARRAY(p->arena, bool, p->count);
+    for (uint32_t left = p->count, before = left + 1; left && left < before;) {
+        before = left;
+        for (uint32_t m = 0; m < p->count; m++) {
+            bool ready = !done[m];
+            for (uint32_t k = 0; k < p->count && ready; k++)
+                ready = done[k] || !needs_first(p, m, k);
+            if (!ready) continue;
+            if (!edit_insertion(p, edits, m)) return false;
+            done[m] = true;
+            left--;
+        }
+    }
+    return true;
+}
+
 static bool edit_removal(plan *p, tfr_edits *edits, uint32_t statement) {
     uint32_t parent = p->flow->statements.items[statement].parent;
     if (!p->removed[statement] || (parent && p->removed[parent])) return true;
@@ -782,7 +807,7 @@ bool tfr_emit_function(tfr_edits *edits, tfr_flow *flow, const tfr_match *matche
     for (uint32_t m = 0; m < count; m++) plan_output(&p, m, absorbed);
     find_removed(&p, absorbed);
     bool ok = check_members(&p);
-    for (uint32_t m = 0; m < count && ok; m++) ok = edit_insertion(&p, edits, m);
+    ok = ok && edit_insertions(&p, edits);
     for (uint32_t s = 1; s < flow->statements.count && ok; s++) ok = edit_removal(&p, edits, s);
     for (uint32_t i = 0; i < p.homes.count && ok; i++) edit_home(&p, edits, i);
     if (p.reason) {

@@ -102,7 +102,7 @@ static void join_name(tfr_builder *b, tfr_value condition, tfr_env *into, tfr_na
         tfr_arg args[3] = {{condition, 0}, {versions[left].value, 0}, {versions[right].value, 0}};
         value = tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0);
     } else {
-        value = tfr_build_unique(b, b->frame->module->words->conditional, NULL, 0, 0);
+        value = tfr_build_border_value(b, name, tfr_flow_node(b->flow, condition)->number);
     }
     uint32_t v = version_new(b, (tfr_version){.name = name, .value = value, .kind = TFR_VER_PHI,
                                               .merges = {left, right}});
@@ -186,7 +186,7 @@ static void region_names(tfr_builder *b, uint32_t root, uint32_t first_version, 
             b->flow->versions.items[current].target == (leaving ? 1u : 0u))
             continue;
         uint32_t *old = env_slot(b, before, name);
-        tfr_value value = tfr_build_region_value(b, name, leaving);
+        tfr_value value = tfr_build_border_value(b, name, leaving ? 1 : 2);
         uint32_t v = version_new(
             b, (tfr_version){.name = name, .value = value, .kind = TFR_VER_REGION,
                              .before = old ? *old : 0, .region_first = first_version,
@@ -610,7 +610,9 @@ tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t node) {
         if (!end.falls) {
             all.falls = false;
             all.value = end.value;
-            break; // what follows is dead
+            if (tfr_tree_next(t, node)) // or the parser took `return \\ y` apart
+                tfr_build_unfit(b, tfr_tree_next(t, node), "statements that never run follow");
+            break;
         }
         if (end.value && !end.partial && pending_count < MAX_EARLY_RETURNS)
             pending[pending_count++] = end;
@@ -633,6 +635,18 @@ tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t node) {
 }
 
 // ---- the function itself --------------------------------------------------------------------
+
+// Code that looks at local names by themselves: locals(), eval("x"), vars().
+static void check_introspection(tfr_builder *b, uint32_t function) {
+    const tfr_tree *t = tree_of(b);
+    for (uint32_t n = function; n; n = tfr_tree_walk(t, function, n, false)) {
+        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[n].field == TFR_F_ATTRIBUTE) continue;
+        static const char *const names[] = {"locals", "eval", "exec", "vars", "dir"};
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (tfr_tree_is(t, n, names[i]))
+                tfr_build_unfit(b, n, "the function looks at its own local names (locals, eval, ...)");
+    }
+}
 
 // What an annotation proves: `torch.Tensor`, `int`, `float | None`.
 static tfr_type annotated_type(const tfr_tree *t, uint32_t parameter) {
@@ -690,6 +704,7 @@ tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *num
     (void)TFR_PUSH(module->arena, &flow->statements);
     (void)TFR_PUSH(module->arena, &flow->blocks);
     b.block = tfr_build_block(&b, 0, 0, 0);
+    check_introspection(&b, f->node);
     bind_parameters(&b, f);
     const tfr_tree *t = module->scope->tree;
     tfr_suite_end end = tfr_build_suite(&b, tfr_tree_first(t, tfr_tree_field(t, f->node, TFR_F_BODY)));

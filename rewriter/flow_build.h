@@ -66,8 +66,8 @@ tfr_value tfr_build_node(tfr_builder *b, tfr_op op, tfr_name name, const tfr_arg
 tfr_value tfr_build_const(tfr_builder *b, tfr_name name, tfr_type type, uint32_t ast);
 tfr_value tfr_build_unique(tfr_builder *b, tfr_name name, const tfr_arg *args, uint32_t count,
                            uint32_t ast); // opaque, equal to nothing else
-// What a name holds at the border of a loop, try, with or match.
-tfr_value tfr_build_region_value(tfr_builder *b, tfr_name name, bool leaving);
+// What a name holds where a loop, try, with, match or one-sided branch begins or ends.
+tfr_value tfr_build_border_value(tfr_builder *b, tfr_name name, uint32_t border);
 tfr_value tfr_build_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32_t ast);
 void tfr_build_capture(tfr_builder *b, uint32_t ast); // names read by a closure
 

@@ -77,9 +77,9 @@ tfr_value tfr_build_unique(tfr_builder *b, tfr_name name, const tfr_arg *args, u
     return add_node(b, TFR_V_OPAQUE, name, args, count, ast, ordinal);
 }
 
-tfr_value tfr_build_region_value(tfr_builder *b, tfr_name name, bool leaving) {
-    // By name, not by count: an edited text may have more names in its loops.
-    uint32_t key[4] = {UINT32_MAX - 1, b->flow->events.count, name, leaving};
+tfr_value tfr_build_border_value(tfr_builder *b, tfr_name name, uint32_t border) {
+    // By name, not by count: an edited text may bind more names inside.
+    uint32_t key[4] = {UINT32_MAX - 1, b->flow->events.count, name, border};
     return add_node(b, TFR_V_OPAQUE, name, NULL, 0, 0,
                     tfr_numbers_get(b->flow->numbers, key, 4));
 }

@@ -26,6 +26,7 @@ typedef struct tfr_rule {
     uint32_t function;
     tfr_flow *flow; // NULL for siblings
     bool siblings, host_only;
+    tfr_str refusal; // recognised but not supported: this is said; there is no `call` then
     uint32_t at_least;
     struct {
         tfr_name name;

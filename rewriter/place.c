@@ -65,6 +65,65 @@ static void find_homes(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
     }
 }
 
+// Which parameter of the helper an argument of its call is; -1: cannot be told.
+static int helper_parameter(const tfr_flow *flow, uint32_t function, uint32_t argument, int index) {
+    const tfr_tree *t = tree_of(flow);
+    if (tfr_tree_kind(t, argument) != TFR_N_KEYWORD_ARGUMENT) return index;
+    tfr_str key = tfr_tree_text(t, tfr_tree_field(t, argument, TFR_F_NAME));
+    uint32_t node = flow->module->scope->functions.items[function].node;
+    uint32_t p = tfr_tree_first(t, tfr_tree_field(t, node, TFR_F_PARAMETERS));
+    for (int i = 0; p; p = tfr_tree_next(t, p), i++) {
+        uint32_t name = tfr_tree_field(t, p, TFR_F_NAME);
+        if (!name) name = tfr_tree_kind(t, p) == TFR_N_IDENTIFIER ? p : tfr_tree_first(t, p);
+        if (tfr_str_eq(tfr_tree_text(t, name), key)) return i;
+    }
+    return -1;
+}
+
+static bool is_rule_keyword(const tfr_flow *flow, const tfr_rule *rule, uint32_t argument) {
+    const tfr_tree *t = tree_of(flow);
+    if (tfr_tree_kind(t, argument) != TFR_N_KEYWORD_ARGUMENT) return false;
+    tfr_str key = tfr_tree_text(t, tfr_tree_field(t, argument, TFR_F_NAME));
+    for (uint32_t k = 0; k < rule->keyword_count; k++)
+        if (tfr_str_eq(tfr_names_text(flow->module->names, rule->keywords[k]), key)) return true;
+    return false;
+}
+
+// The fallback calls the helper with the op's own inputs in their order: the call in the source
+// must not have others, or another order.
+static void check_helper_call(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
+    const tfr_tree *t = tree_of(flow);
+    uint32_t arguments = tfr_tree_field(t, p->home[0], TFR_F_ARGUMENTS);
+    int index = 0, last = -1;
+    uint32_t inputs = 0;
+    for (uint32_t a = tfr_tree_first(t, arguments); a; a = tfr_tree_next(t, a), index++) {
+        uint32_t value = tfr_tree_kind(t, a) == TFR_N_KEYWORD_ARGUMENT
+                             ? tfr_tree_field(t, a, TFR_F_VALUE)
+                             : a;
+        value = tfr_tree_unparen(t, value);
+        int parameter = helper_parameter(flow, p->via, a, index);
+        bool literal = tfr_tree_kind(t, value) == TFR_N_INTEGER ||
+                       tfr_tree_kind(t, value) == TFR_N_UNARY;
+        if (is_rule_keyword(flow, m->rule, a) || literal) continue;
+        int leaf = -1;
+        for (uint32_t l = 0; l < m->leaf_count; l++)
+            if (m->leaves[l].ast == value) leaf = (int)l;
+        tfr_value given = value_at(flow, value);
+        bool inner = false; // made by the match itself, as norm(q) is
+        for (uint32_t i = 0; i < m->member_count && !inner; i++)
+            inner = tfr_flow_node(flow, m->members[i])->ast == value || m->members[i] == given;
+        for (uint32_t i = 0; i < flow->reads.count && !inner; i++)
+            for (uint32_t k = 0; k < m->member_count && flow->reads.items[i].ast == value; k++)
+                inner |= flow->versions.items[flow->reads.items[i].version].value == m->members[k];
+        if (leaf < 0 && !inner)
+            refuse(p, value, "the helper gets an argument that the op does not have");
+        if (parameter != (int)inputs || leaf < last)
+            refuse(p, value, "the helper takes its arguments in another order than the op");
+        if (leaf >= 0) last = leaf;
+        inputs++;
+    }
+}
+
 static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
     const tfr_inline *home = NULL;
     for (uint32_t i = 0; i < flow->inlines.count; i++)
@@ -86,6 +145,7 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         const tfr_function *f = &flow->module->scope->functions.items[home->function];
         if (f->class_index == TFR_NO_CLASS) p->via = home->function;
     }
+    if (p->via != UINT32_MAX) check_helper_call(p, flow, m);
 }
 
 static bool block_allowed(const tfr_flow *flow, const tfr_match *m, uint32_t block,

@@ -529,7 +529,7 @@ static void json_str(tfr_buf *out, tfr_str text) {
         size_t len = utf8_sequence((const unsigned char *)text.data + i, text.len - i);
         if (c == '"' || c == '\\') {
             tfr_buf_format(out, "\\%c", c);
-        } else if (c < 0x20 || c == 0x7f) {
+        } else if (c < 0x20) {
             tfr_buf_format(out, "\\u%04x", c);
         } else if (len) {
             tfr_buf_add(out, text.data + i, len);

@@ -194,7 +194,7 @@ static bool consider(chooser *c, const tfr_match *m) {
 }
 
 static bool near_enough(const tfr_near *near) {
-    return near->rule && near->matched >= 4 && near->matched * 2 >= near->rule->size;
+    return near->rule && near->matched >= 5 && near->matched * 5 >= near->rule->size;
 }
 
 static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) {
@@ -204,7 +204,12 @@ static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) 
         bool call = p->op == TFR_V_MODULE && u->op == TFR_V_ATEN;
         if (!call && (u->op != p->op || u->name != p->name)) continue;
         tfr_match match;
-        if (tfr_match_try(&match, rule, c->flow, i, c->r->arena, near)) consider(c, &match);
+        if (!tfr_match_try(&match, rule, c->flow, i, c->r->arena, rule->refusal.len ? NULL : near))
+            continue;
+        if (rule->refusal.len)
+            add_refused(c->r, c->flow, rule, u->ast, u->ast, rule->refusal);
+        else
+            consider(c, &match);
     }
 }
 

@@ -187,17 +187,18 @@ static void insert_rule(tfr_rules *rules, tfr_rule *rule) {
 }
 
 static tfr_status read_reference(loader *l, uint32_t function, uint32_t decorator_call,
-                                 bool siblings) {
+                                 uint32_t what) {
     const tfr_tree *t = l->module->scope->tree;
     tfr_rule *rule = TFR_NEW(l->rules->arena, tfr_rule);
     rule->module = l->module;
     rule->function = function;
-    rule->siblings = siblings;
+    rule->siblings = tfr_tree_is(t, what, "siblings");
+    bool refuses = tfr_tree_is(t, what, "refuse");
     rule->at_least = 2;
     uint32_t arguments = tfr_tree_field(t, decorator_call, TFR_F_ARGUMENTS);
     uint32_t first = tfr_tree_first(t, arguments);
-    if (!string_text(t, first, &rule->call))
-        return fail(l, decorator_call, "@ref needs the call as a plain string");
+    if (!string_text(t, first, refuses ? &rule->refusal : &rule->call))
+        return fail(l, decorator_call, "the decorator needs a plain string: the call, or the reason");
     for (uint32_t a = tfr_tree_next(t, first); a; a = tfr_tree_next(t, a)) {
         uint32_t key = tfr_tree_field(t, a, TFR_F_NAME), value = tfr_tree_field(t, a, TFR_F_VALUE);
         tfr_str text;
@@ -207,8 +208,9 @@ static tfr_status read_reference(loader *l, uint32_t function, uint32_t decorato
             rule->at_least = (uint32_t)strtoul(tfr_tree_text(t, value).data, NULL, 10);
     }
     tfr_status status = read_params(l, rule);
-    if (status == TFR_OK) status = read_call(l, rule, first);
-    if (status == TFR_OK && !siblings) status = read_graph(l, rule);
+    if (status == TFR_OK && !refuses) status = read_call(l, rule, first);
+    if (status == TFR_OK && !rule->siblings) status = read_graph(l, rule);
+    rule->op = l->op;
     if (status != TFR_OK) return status;
     tfr_str op = tfr_names_text(&l->rules->names, rule->op);
     tfr_str name = tfr_names_text(&l->rules->names, l->module->scope->functions.items[function].name);
@@ -229,11 +231,12 @@ static tfr_status read_references(loader *l) {
             if (tfr_tree_kind(t, c) != TFR_N_DECORATOR) continue;
             uint32_t call = tfr_tree_first(t, c);
             uint32_t what = tfr_tree_field(t, call, TFR_F_FUNCTION);
-            bool siblings = what && tfr_tree_is(t, what, "siblings");
-            if (!what || (!siblings && !tfr_tree_is(t, what, "ref"))) continue;
-            tfr_status status = read_reference(l, i, call, siblings);
+            bool known = what && (tfr_tree_is(t, what, "siblings") || tfr_tree_is(t, what, "ref") ||
+                                  tfr_tree_is(t, what, "refuse"));
+            if (!known) continue;
+            tfr_status status = read_reference(l, i, call, what);
             if (status != TFR_OK) return status;
-            found++;
+            found += !tfr_tree_is(t, what, "refuse");
         }
     }
     return found ? TFR_OK : fail(l, 1, "no function is decorated with @ref(\"op(...)\")");
@@ -373,7 +376,7 @@ tfr_op_reference tfr_rules_reference(const struct tfr_ops *ops, tfr_name op, uin
     const tfr_rules *rules = (const tfr_rules *)ops;
     for (uint32_t i = 0; i < rules->rules.count; i++) {
         const tfr_rule *r = rules->rules.items[i];
-        if (r->op != op) continue;
+        if (r->op != op || r->refusal.len) continue;
         if (r->siblings) return (tfr_op_reference){.siblings = true};
         if (r->positional_count != positional || r->keyword_count != keyword_count) continue;
         tfr_op_reference ref = {.module = r->module, .function = r->function};
@@ -403,7 +406,7 @@ bool tfr_rules_is_norm(const struct tfr_ops *ops, tfr_module *module, uint32_t c
     for (uint32_t i = 0; i < rules->rules.count; i++) {
         const tfr_rule *r = rules->rules.items[i];
         tfr_match match;
-        if (r->op == rules->norm_op && r->root_count == 1 &&
+        if (r->op == rules->norm_op && r->root_count == 1 && !r->refusal.len &&
             tfr_match_try(&match, r, flow, flow->result, module->arena, NULL) &&
             tfr_flow_same(flow, match.leaves[0].value, x))
             return true;

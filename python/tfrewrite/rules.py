@@ -33,6 +33,7 @@ __all__ = [
     "load",
     "op",
     "ref",
+    "refuse",
     "siblings",
 ]
 
@@ -153,6 +154,11 @@ def ref(call: str, *, target: str = "auto", fallback: str | None = None, **_more
 def siblings(call: str, *, at_least: int = 2, target: str = "auto", **_more: Any):
     """As `ref`, for `op(x, *modules)`: any number of modules, at least `at_least`, on one value."""
     return _register(call, target=target, at_least=at_least)
+
+
+def refuse(reason: str, **_more: Any):
+    """Marks a computation that is recognised and left alone; `reason` is what the report says."""
+    return lambda function: function
 
 
 def _register(call: str, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

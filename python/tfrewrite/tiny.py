@@ -105,6 +105,8 @@ def _shrink(values: dict[str, Any]) -> None:
                 _shrink(value)
         elif key == "mrope_section" and isinstance(value, list) and len(value) == 3:
             values[key] = [2, 3, 3]  # half a head
+        elif key == "head_dim" and value is None:
+            values[key] = _HEAD_DIM
         elif isinstance(value, bool) or not isinstance(value, int):
             continue
         elif key == "num_key_value_heads" and "kv_lora_rank" in values:

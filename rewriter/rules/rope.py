@@ -7,7 +7,7 @@ is computed in float32. Source: Su et al. 2021, arXiv:2104.09864.
 
 import torch
 
-from tfrewrite.rules import Const, Tensor, op, ref
+from tfrewrite.rules import Const, Tensor, op, ref, refuse
 
 op("rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)")
 
@@ -168,6 +168,23 @@ def pairs_to_half_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Cons
     cos = cos[..., : cos.shape[-1] // 2].unsqueeze(dim)
     sin = sin[..., : sin.shape[-1] // 2].unsqueeze(dim)
     return pairs_to_half(q, cos, sin), pairs_to_half(k, cos, sin)
+
+
+def regroup(x):
+    """[a0, b0, a1, b1, ...] to [a0, a1, ..., b0, b1, ...], through a view."""
+    b, h, s, d = x.shape
+    return x.view(b, h, s, d // 2, 2).transpose(4, 3).reshape(b, h, s, d)
+
+
+@ref("rope(q, k, cos, sin, layout='regrouped', unsqueeze_dim=dim)")
+def regrouped_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return half(regroup(q), cos, sin), half(regroup(k), cos, sin)
+
+
+@refuse("rope written with complex numbers; with cos and sin as real tensors it would be fused")
+def complex_numbers(x: Tensor, freqs: Tensor):
+    return torch.view_as_real(torch.view_as_complex(x) * freqs)
 
 
 # Examples

@@ -1,13 +1,9 @@
 """Paths, offline mode, and the fixtures of the package's tests."""
 
-import importlib
 import os
 import shutil
 import sys
-import traceback
-import warnings
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -16,6 +12,8 @@ ROOT = HERE.parents[1]
 for folder in (str(ROOT / "python"), str(HERE)):
     if folder not in sys.path:
         sys.path.insert(0, folder)
+from demo_code import CONFIGURATION, DEMO, MODELING  # noqa: E402
+
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")])
 )
@@ -59,46 +57,22 @@ def standin(monkeypatch, tmp_path):
     return HERE / "standin.py"
 
 
-class Child:
-    """`text` run as __main__ in a forked process, which has torch, but none of the modules of `without`.
+@pytest.fixture
+def package(tmp_path):
+    """A package called transformers, of one model."""
+    home = tmp_path / "site" / "transformers" / "models" / "demo"
+    home.mkdir(parents=True)
+    for folder in (home, home.parent, home.parent.parent):
+        (folder / "__init__.py").write_text("")
+    (home / "configuration_demo.py").write_text("SIZE = 4\n")
+    (home / "modeling_demo.py").write_text(DEMO)
+    return home
 
-    As a new interpreter would run it, at a tenth of the time. After wait(): returncode, stdout, stderr.
-    """
 
-    def __init__(self, text, folder, path=(), without=("tfrewrite", "transformers"), **environment):
-        import torch  # noqa: F401
-
-        self._names = [folder / f"{k}-{len(list(folder.iterdir()))}" for k in ("stdout", "stderr")]
-        self._pid = os.fork()
-        if self._pid == 0:
-            status = 1
-            try:
-                self._prepare(folder, path, without, environment)
-                exec(compile(text, "<script>", "exec"), sys.modules["__main__"].__dict__)
-                status = 0
-            except SystemExit as end:
-                status = end.code if isinstance(end.code, int) else int(bool(end.code))
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(status)
-
-    def _prepare(self, folder, path, without, environment):
-        for number, name in enumerate(self._names, 1):
-            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
-        importlib.reload(warnings)  # pytest collects them
-        sys.dont_write_bytecode = False
-        os.environ.update(environment)
-        os.chdir(folder)
-        for name in [n for n in sys.modules if n.split(".")[0] in without]:
-            del sys.modules[name]
-        sys.path[:0] = map(str, path)
-        sys.modules["__main__"] = ModuleType("__main__")
-
-    def wait(self):
-        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        self.stdout, self.stderr = (name.read_text() for name in self._names)
-        return self
+@pytest.fixture
+def hub_code(tmp_path):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "configuration_demo.py").write_text(CONFIGURATION)
+    (folder / "modeling_demo.py").write_text(MODELING)
+    return folder / "modeling_demo.py"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Stands in for the C program: `standin.py --json [options] -o OUT FILE` replaces a few known texts.
+"""Stands in for the C program: `standin.py --json [options] -o OUT FILE` replaces known texts.
 
-$STANDIN chooses a fault (crash, hang, refuse, usage, bad python, no report, unknown op, wrong); $STANDIN_LOG is
-a file that gets one line per run.
+$STANDIN chooses a fault (crash, hang, refuse, usage, bad python, no report, unknown op, wrong).
+$STANDIN_LOG is a file that gets one line per run.
 """
 
 import json

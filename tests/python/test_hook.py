@@ -1,4 +1,4 @@
-"""The import hook, on a small package that is laid out as Transformers is, with the stand-in program.
+"""The import hook, on a small package laid out as Transformers is, with the stand-in program.
 
 Each test is a script in a process of its own: what an import does cannot be undone in this one.
 """
@@ -7,44 +7,8 @@ import json
 import textwrap
 
 import pytest
-from conftest import Child
-
-DEMO = '''
-"""A modeling module."""
-import torch
-from torch import nn
-
-from .configuration_demo import SIZE
-
-
-def rotate_half(x):
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((-b, a), dim=-1)
-
-
-def apply_rotary(q, k, cos, sin, unsqueeze_dim=1):
-    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
-    return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
-
-
-def rotate(q, k, cos, sin):
-    return apply_rotary(q, k, cos, sin)
-
-
-class DemoMLP(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(SIZE, SIZE), nn.Linear(SIZE, SIZE)
-        self.act_fn = nn.SiLU()
-
-    def forward(self, x):
-        return self.act_fn(self.gate_proj(x)) * self.up_proj(x)
-
-
-class DemoOdd(nn.Module):
-    def forward(self, x):
-        raise ValueError("odd")
-'''
+from child import Child
+from demo_code import DEMO
 
 START = """
 import sys, os, warnings, json, pickle, inspect, linecache, traceback
@@ -64,18 +28,6 @@ def run(m):
     assert torch.equal(mlp(x), mlp.act_fn(mlp.gate_proj(x)) * mlp.up_proj(x))
     return mlp
 """
-
-
-@pytest.fixture
-def package(tmp_path):
-    """A package called transformers, of one model."""
-    home = tmp_path / "site" / "transformers" / "models" / "demo"
-    home.mkdir(parents=True)
-    for folder in (home, home.parent, home.parent.parent):
-        (folder / "__init__.py").write_text("")
-    (home / "configuration_demo.py").write_text("SIZE = 4\n")
-    (home / "modeling_demo.py").write_text(DEMO)
-    return home
 
 
 @pytest.fixture
@@ -178,7 +130,8 @@ def test_options_reach_the_program(script, tmp_path):
     log, rules = tmp_path / "log", tmp_path / "rules"
     rules.mkdir()
     script(
-        f"enable(rules={str(rules)!r}, only='demo_mul, demo_rope', skip=['demo_linears'], target='host')",
+        f"enable(rules={str(rules)!r}, only='demo_mul, demo_rope', skip=['demo_linears'],"
+        " target='host')",
         STANDIN_LOG=str(log),
     )
     words = log.read_text().split()
@@ -263,7 +216,8 @@ def test_foreign_loader_keeps_its_module(script, tmp_path):
             def find_spec(name, path, target=None):
                 if name == NAME:
                     file = path[0] + "/modeling_demo.py"
-                    return importlib.util.spec_from_file_location(name, file, loader=Other(name, file))
+                    loader = Other(name, file)
+                    return importlib.util.spec_from_file_location(name, file, loader=loader)
         sys.meta_path.insert(0, OtherFinder)
         m = enable()
         assert type(m.__loader__) is Other and not fused(m)

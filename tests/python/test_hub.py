@@ -1,4 +1,4 @@
-"""Hub code (trust_remote_code) through the hook, with the installed Transformers and the stand-in program."""
+"""Hub code (trust_remote_code) through the hook, with the stand-in program."""
 
 import json
 import sys
@@ -6,8 +6,7 @@ import textwrap
 
 import pytest
 import transformers.modeling_utils  # noqa: F401  (once, for the children that may have it)
-from conftest import Child
-from test_verify import hub_code  # noqa: F401
+from child import Child
 
 AUTO_MAP = {"AutoConfig": "configuration_demo.DemoConfig", "AutoModel": "modeling_demo.DemoModel"}
 VALUES = {"model_type": "demo", "hidden_size": 8, "vocab_size": 16, "num_hidden_layers": 2}
@@ -37,7 +36,7 @@ def run(model):
 
 
 @pytest.fixture
-def script(hub_code, standin, tmp_path):  # noqa: F811
+def script(hub_code, standin, tmp_path):
     (hub_code.parent / "config.json").write_text(json.dumps({**VALUES, "auto_map": AUTO_MAP}))
 
     def go(text, without=("tfrewrite", "transformers"), **environment):
@@ -79,7 +78,7 @@ def test_transformers_imported_before(script):
     )
 
 
-def test_what_is_saved_is_the_original(script, hub_code):  # noqa: F811
+def test_what_is_saved_is_the_original(script, hub_code):
     script("""
         tfrewrite.enable()
         model = load(CODE)
@@ -112,7 +111,7 @@ def test_changed_code_is_rewritten_anew(script):
     """)
 
 
-def test_modules_that_hub_code_imports(script, hub_code):  # noqa: F811
+def test_modules_that_hub_code_imports(script, hub_code):
     """They come through sys.meta_path, not through the Hub loader."""
     text = hub_code.read_text()
     a, b = text.index("class DemoMLP"), text.index("class DemoPreTrainedModel")

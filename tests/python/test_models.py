@@ -1,6 +1,6 @@
-"""A rewritten Qwen3 beside the original: everything that people do to a model gives the same result.
+"""A rewritten Qwen3 beside the original: what people do to a model gives the same result.
 
-The rewritten module is loaded by the hook's own loader, under a name of its own, so that the original keeps its.
+The rewritten module is loaded by the hook's own loader, under another name than the original's.
 """
 
 import copy

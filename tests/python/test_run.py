@@ -1,15 +1,14 @@
-"""`python -m tfrewrite run`: a script, unchanged, with the hook on. Uses the demo package of test_hook."""
+"""`python -m tfrewrite run`: a script, unchanged, with the hook on."""
 
 import os
 import subprocess
 import sys
 
 import pytest
-from test_hook import package  # noqa: F401
 
 
 @pytest.fixture
-def run(package, standin, tmp_path):  # noqa: F811
+def run(package, standin, tmp_path):
     def go(*words, **environment):
         (tmp_path / "script.py").write_text(SCRIPT)
         (tmp_path / "neighbour.py").write_text("")
@@ -33,7 +32,8 @@ class Mine:
 
 if __name__ == "__main__":
     assert sys.modules["__main__"].Mine is Mine and type(pickle.loads(pickle.dumps(Mine()))) is Mine
-    print("fused" if "tfr" in vars(m) else "original", sys.argv, __file__, neighbour.__name__, __doc__)
+    kind = "fused" if "tfr" in vars(m) else "original"
+    print(kind, sys.argv, __file__, neighbour.__name__, __doc__)
     sys.exit(7)
 """
 
@@ -85,7 +85,7 @@ def test_usage(run):
     assert "verify FILE" in run("--help").stdout
 
 
-def test_anything_else_is_the_programs(run, package):  # noqa: F811
+def test_anything_else_is_the_programs(run, package):
     done = run("--json", "-o", "out.py", package / "modeling_demo.py")
     assert done.returncode == 0 and '"demo_mul"' in done.stdout
     done = run("rules", TFR_BIN="/nowhere")

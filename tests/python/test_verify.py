@@ -1,76 +1,11 @@
-"""`python -m tfrewrite verify`: the verdict, the figures, and the exit status. With the stand-in program."""
+"""`python -m tfrewrite verify`: the verdict, the figures, the exit status."""
 
 import json
 
 import pytest
 import transformers.modeling_utils  # noqa: F401  (once, for all children)
-from conftest import Child
-
-CONFIGURATION = """
-from transformers import PretrainedConfig
-
-
-class DemoConfig(PretrainedConfig):
-    model_type = "demo"
-
-    def __init__(self, vocab_size=5000, hidden_size=512, num_hidden_layers=12, kind="a", **more):
-        self.vocab_size, self.hidden_size, self.kind = vocab_size, hidden_size, kind
-        self.num_hidden_layers = num_hidden_layers
-        super().__init__(**more)
-"""
-
-MODELING = """
-import torch
-from torch import nn
-
-from transformers import PreTrainedModel
-from .configuration_demo import DemoConfig
-
-
-class DemoMLP(nn.Module):
-    def __init__(self, size):
-        super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(size, size), nn.Linear(size, size)
-        self.act_fn = nn.SiLU()
-
-    def forward(self, x):
-        return self.act_fn(self.gate_proj(x)) * self.up_proj(x)
-
-
-class DemoPreTrainedModel(PreTrainedModel):
-    config_class = DemoConfig
-
-    def _init_weights(self, module):
-        pass
-
-
-class DemoModel(DemoPreTrainedModel):
-    def __init__(self, config):
-        super().__init__(config)
-        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList([DemoMLP(config.hidden_size) for _ in range(config.num_hidden_layers)])
-        self.post_init()
-
-    def forward(self, input_ids, attention_mask=None):
-        x = self.embed(input_ids)
-        for layer in self.layers:
-            x = x + layer(x)
-        return {"last_hidden_state": x}
-
-
-class DemoForWhatCannotRun(DemoPreTrainedModel):
-    def __init__(self, config):
-        raise RuntimeError("needs a camera")
-"""
-
-
-@pytest.fixture
-def hub_code(tmp_path):
-    folder = tmp_path / "code"
-    folder.mkdir()
-    (folder / "configuration_demo.py").write_text(CONFIGURATION)
-    (folder / "modeling_demo.py").write_text(MODELING)
-    return folder / "modeling_demo.py"
+from child import Child
+from demo_code import MODELING
 
 
 @pytest.fixture
@@ -168,9 +103,7 @@ def test_faulty_configuration_file(verify, tmp_path, text):
 
 
 def test_classes_that_no_model_uses_are_named(verify, hub_code):
-    unused = MODELING.replace(
-        "[DemoMLP(config.hidden_size) for _ in range(config.num_hidden_layers)]", "[]"
-    )
+    unused = MODELING.replace("[DemoMLP(size) for _ in range(depth)]", "[]")
     hub_code.write_text(unused)
     done = verify()
     assert "not exercised by these models: DemoMLP" in done.stdout

@@ -56,6 +56,7 @@ static const char *const ACCEPTED[] = {
     "x = 'a\\\nb' \"\\\"\" r'\\''\n",
     "x = f\"{d[\"a\"]}\" + f'{x:{'{'}>{10}}'\n",
     "class A: pass\n\n\n",
+    "x = f'{y:d}'\nz\n", // this ':' opens no block
     // Inside an f-string a scan that may be wrong gives no verdict; the parser then decides.
     "f'{(]}'\n",
     "f'abc\n((((\n",

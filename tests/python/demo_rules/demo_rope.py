@@ -3,9 +3,7 @@
 import torch
 from tfrewrite.rules import Const, Tensor, op, ref
 
-op(
-    "demo_rope(Tensor q, Tensor k, Tensor cos, Tensor sin, *, int unsqueeze_dim) -> (Tensor, Tensor)"
-)
+op("demo_rope(Tensor q, Tensor k, Tensor cos, Tensor sin, *, int unsqueeze_dim) -> Tensor[2]")
 
 
 def rotate_half(x):

@@ -4,7 +4,8 @@ from tfrewrite.rules import Const, Tensor, op, ref
 from tfrewrite.rules.demo_rope import half
 
 op(
-    "demo_scaled_rope(Tensor q, Tensor k, float s, Tensor cos, Tensor sin, *, int unsqueeze_dim) -> (Tensor, Tensor)"
+    "demo_scaled_rope(Tensor q, Tensor k, float s, Tensor cos, Tensor sin, *, int unsqueeze_dim)"
+    " -> Tensor[2]"
 )
 
 
