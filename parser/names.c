@@ -3,7 +3,8 @@
 
 static uint32_t hash_text(tfr_str text) {
     uint32_t h = 2166136261u; // FNV-1a
-    for (size_t i = 0; i < text.len; i++) h = (h ^ (uint8_t)text.data[i]) * 16777619u;
+    for (size_t i = 0; i < text.len; i++)
+        h = (h ^ (uint8_t)text.data[i]) * 16777619u;
     return h;
 }
 
@@ -18,14 +19,16 @@ static uint32_t *slot_of(const tfr_names *names, tfr_str text, uint32_t hash) {
     uint32_t mask = names->slot_count - 1;
     for (uint32_t i = hash & mask;; i = (i + 1) & mask) {
         uint32_t id = names->slots[i];
-        if (!id || tfr_str_eq(names->texts[id - names->first], text)) return &names->slots[i];
+        if (!id || tfr_str_eq(names->texts[id - names->first], text))
+            return &names->slots[i];
     }
 }
 
 static tfr_name find_hashed(const tfr_names *names, tfr_str text, uint32_t hash) {
     for (; names; names = names->parent) {
         uint32_t id = *slot_of(names, text, hash);
-        if (id) return id;
+        if (id)
+            return id;
     }
     return 0;
 }
@@ -37,7 +40,8 @@ tfr_name tfr_names_find(const tfr_names *names, tfr_str text) {
 tfr_name tfr_names_add(tfr_names *names, tfr_str text) {
     uint32_t hash = hash_text(text);
     tfr_name found = find_hashed(names, text, hash);
-    if (found) return found;
+    if (found)
+        return found;
     if ((names->count + 1) * 2 > names->slot_count) {
         names->slot_count *= 2;
         names->slots = TFR_NEW_ARRAY(names->arena, uint32_t, names->slot_count);

@@ -16,7 +16,7 @@ typedef struct tfr_names {
 } tfr_names;
 
 void tfr_names_init(tfr_names *names, const tfr_names *parent, tfr_arena *arena);
-tfr_name tfr_names_add(tfr_names *names, tfr_str text); // copies nothing: text must live on
+tfr_name tfr_names_add(tfr_names *names, tfr_str text);        // copies nothing: text must live on
 tfr_name tfr_names_find(const tfr_names *names, tfr_str text); // 0: never added
 tfr_str tfr_names_text(const tfr_names *names, tfr_name name);
 static inline tfr_name tfr_names_lit(tfr_names *names, const char *text) {

@@ -14,9 +14,9 @@ static void bind(tfr_scope *s, tfr_arena *arena, tfr_binding binding, bool condi
     tfr_name name = binding.name;
     if (name >= s->binding_of_name_cap) {
         uint32_t cap = name * 2 + 64;
-        s->binding_of_name = tfr_arena_grow(arena, s->binding_of_name,
-                                            s->binding_of_name_cap * sizeof(uint32_t),
-                                            cap * sizeof(uint32_t));
+        s->binding_of_name =
+            tfr_arena_grow(arena, s->binding_of_name, s->binding_of_name_cap * sizeof(uint32_t),
+                           cap * sizeof(uint32_t));
         s->binding_of_name_cap = cap;
     }
     uint32_t known = s->binding_of_name[name];
@@ -24,19 +24,21 @@ static void bind(tfr_scope *s, tfr_arena *arena, tfr_binding binding, bool condi
         tfr_binding *old = &s->bindings.items[known - 1];
         bool same = old->kind == TFR_BIND_IMPORT && binding.kind == TFR_BIND_IMPORT &&
                     old->path == binding.path;
-        if (!same) old->kind = TFR_BIND_MANY;
+        if (!same)
+            old->kind = TFR_BIND_MANY;
         return;
     }
     // An import under `if is_x_available():` still means that import where it is used at all.
-    if (conditional && binding.kind != TFR_BIND_IMPORT) binding.kind = TFR_BIND_MANY;
+    if (conditional && binding.kind != TFR_BIND_IMPORT)
+        binding.kind = TFR_BIND_MANY;
     *TFR_PUSH(arena, &s->bindings) = binding;
     s->binding_of_name[name] = s->bindings.count;
 }
 
 static tfr_name join_path(tfr_scope *s, tfr_arena *arena, tfr_str module, tfr_str name) {
     bool dot = module.len && module.data[module.len - 1] != '.';
-    tfr_str text = tfr_str_format(arena, "%.*s%s%.*s", (int)module.len, module.data,
-                                  dot ? "." : "", (int)name.len, name.data);
+    tfr_str text = tfr_str_format(arena, "%.*s%s%.*s", (int)module.len, module.data, dot ? "." : "",
+                                  (int)name.len, name.data);
     return tfr_names_add(s->names, text);
 }
 
@@ -45,9 +47,11 @@ static void add_import(tfr_scope *s, tfr_arena *arena, uint32_t node, bool condi
     tfr_kind kind = tfr_tree_kind(t, node);
     uint32_t module = tfr_tree_field(t, node, TFR_F_MODULE_NAME);
     tfr_str from = module ? text_of(s, module) : (tfr_str){"", 0};
-    if (kind == TFR_N_IMPORT_FUTURE) return;
+    if (kind == TFR_N_IMPORT_FUTURE)
+        return;
     for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c)) {
-        if (c == module) continue;
+        if (c == module)
+            continue;
         tfr_kind k = tfr_tree_kind(t, c);
         if (k == TFR_N_WILDCARD_IMPORT) {
             s->has_star_import = true;
@@ -75,15 +79,18 @@ static void add_import(tfr_scope *s, tfr_arena *arena, uint32_t node, bool condi
 // The value for one target of `self.a, self.b = x, y`; 0: another form.
 static uint32_t element_for(const tfr_tree *t, uint32_t pattern, uint32_t target) {
     uint32_t assignment = t->nodes[pattern].parent;
-    if (tfr_tree_kind(t, assignment) != TFR_N_ASSIGNMENT) return 0;
+    if (tfr_tree_kind(t, assignment) != TFR_N_ASSIGNMENT)
+        return 0;
     uint32_t right = tfr_tree_field(t, assignment, TFR_F_RIGHT);
     if (!right || (tfr_tree_kind(t, right) != TFR_N_EXPRESSION_LIST &&
                    tfr_tree_kind(t, right) != TFR_N_TUPLE))
         return 0;
     uint32_t value = tfr_tree_first(t, right), found = 0;
     for (uint32_t c = tfr_tree_first(t, pattern); c; c = tfr_tree_next(t, c)) {
-        if (c == target) found = value;
-        if (!value || tfr_tree_kind(t, value) == TFR_N_LIST_SPLAT) return 0;
+        if (c == target)
+            found = value;
+        if (!value || tfr_tree_kind(t, value) == TFR_N_LIST_SPLAT)
+            return 0;
         value = tfr_tree_next(t, value);
     }
     return value ? 0 : found;
@@ -95,39 +102,47 @@ static void collect_attributes(tfr_scope *s, tfr_arena *arena, tfr_class *cls, u
     const tfr_tree *t = s->tree;
     uint32_t params = tfr_tree_field(t, function, TFR_F_PARAMETERS);
     uint32_t self = tfr_tree_first(t, params);
-    if (!self || tfr_tree_kind(t, self) != TFR_N_IDENTIFIER) return;
+    if (!self || tfr_tree_kind(t, self) != TFR_N_IDENTIFIER)
+        return;
     tfr_str self_name = text_of(s, self);
     uint32_t body = tfr_tree_field(t, function, TFR_F_BODY);
     for (uint32_t n = body, skip = 0; n; n = tfr_tree_walk(t, body, n, skip)) {
         tfr_kind kind = tfr_tree_kind(t, n);
         skip = kind == TFR_N_FUNCTION || kind == TFR_N_LAMBDA || kind == TFR_N_CLASS;
-        if (kind != TFR_N_ATTRIBUTE) continue;
+        if (kind != TFR_N_ATTRIBUTE)
+            continue;
         uint32_t object = tfr_tree_field(t, n, TFR_F_OBJECT);
-        if (tfr_tree_kind(t, object) != TFR_N_IDENTIFIER || !tfr_str_eq(text_of(s, object), self_name))
+        if (tfr_tree_kind(t, object) != TFR_N_IDENTIFIER ||
+            !tfr_str_eq(text_of(s, object), self_name))
             continue;
         uint32_t holder = t->nodes[n].parent;
         uint8_t field = t->nodes[n].field;
         tfr_kind hk = tfr_tree_kind(t, holder);
         bool plain = hk == TFR_N_ASSIGNMENT && field == TFR_F_LEFT;
         bool target = plain || (hk == TFR_N_AUGMENTED && field == TFR_F_LEFT) ||
-                      hk == TFR_N_PATTERN_LIST || hk == TFR_N_TUPLE_PATTERN ||
-                      hk == TFR_N_DELETE || (hk == TFR_N_FOR && field == TFR_F_LEFT);
-        if (!target) continue;
+                      hk == TFR_N_PATTERN_LIST || hk == TFR_N_TUPLE_PATTERN || hk == TFR_N_DELETE ||
+                      (hk == TFR_N_FOR && field == TFR_F_LEFT);
+        if (!target)
+            continue;
         tfr_name name = name_of(s, tfr_tree_field(t, n, TFR_F_ATTRIBUTE));
         tfr_attribute *a = NULL;
         for (uint32_t i = 0; i < cls->attributes.count; i++)
-            if (cls->attributes.items[i].name == name) a = &cls->attributes.items[i];
+            if (cls->attributes.items[i].name == name)
+                a = &cls->attributes.items[i];
         if (!a) {
             a = TFR_PUSH(arena, &cls->attributes);
             *a = (tfr_attribute){.name = name};
         }
-        if (!is_init) a->outside_init = true;
-        uint32_t assignment = tfr_tree_kind(t, holder) == TFR_N_PATTERN_LIST ? t->nodes[holder].parent : holder;
+        if (!is_init)
+            a->outside_init = true;
+        uint32_t assignment =
+            tfr_tree_kind(t, holder) == TFR_N_PATTERN_LIST ? t->nodes[holder].parent : holder;
         uint32_t statement = t->nodes[assignment].parent; // expression_statement
-        if (t->nodes[statement].parent != body) a->conditional = true;
+        if (t->nodes[statement].parent != body)
+            a->conditional = true;
         if (a->times < 4)
-            a->values[a->times] = plain ? tfr_tree_field(t, holder, TFR_F_RIGHT)
-                                        : element_for(t, holder, n);
+            a->values[a->times] =
+                plain ? tfr_tree_field(t, holder, TFR_F_RIGHT) : element_for(t, holder, n);
         a->times++;
     }
 }
@@ -140,7 +155,8 @@ static void add_function(tfr_scope *s, tfr_arena *arena, uint32_t node, uint32_t
     f.name = name_of(s, tfr_tree_field(s->tree, node, TFR_F_NAME));
     for (uint32_t c = decorated ? tfr_tree_first(s->tree, decorated) : 0; c;
          c = tfr_tree_next(s->tree, c)) {
-        if (tfr_tree_kind(s->tree, c) != TFR_N_DECORATOR) continue;
+        if (tfr_tree_kind(s->tree, c) != TFR_N_DECORATOR)
+            continue;
         uint32_t what = tfr_tree_first(s->tree, c);
         if (tfr_tree_is(s->tree, what, "staticmethod") || tfr_tree_is(s->tree, what, "classmethod"))
             f.is_static = true;
@@ -150,9 +166,11 @@ static void add_function(tfr_scope *s, tfr_arena *arena, uint32_t node, uint32_t
 
 static void add_bases(tfr_scope *s, tfr_arena *arena, tfr_class *cls) {
     uint32_t supers = tfr_tree_field(s->tree, cls->node, TFR_F_SUPERCLASSES);
-    for (uint32_t c = supers ? tfr_tree_first(s->tree, supers) : 0; c; c = tfr_tree_next(s->tree, c)) {
+    for (uint32_t c = supers ? tfr_tree_first(s->tree, supers) : 0; c;
+         c = tfr_tree_next(s->tree, c)) {
         tfr_kind kind = tfr_tree_kind(s->tree, c);
-        if (kind == TFR_N_KEYWORD_ARGUMENT) continue;
+        if (kind == TFR_N_KEYWORD_ARGUMENT)
+            continue;
         bool named = kind == TFR_N_IDENTIFIER || kind == TFR_N_ATTRIBUTE;
         *TFR_PUSH(arena, &cls->bases) = named ? name_of(s, c) : 0;
     }
@@ -172,12 +190,14 @@ static void add_class(tfr_scope *s, tfr_arena *arena, uint32_t node) {
             decorated = c;
             def = tfr_tree_field(t, c, TFR_F_DEFINITION);
         }
-        if (tfr_tree_kind(t, def) == TFR_N_FUNCTION) add_function(s, arena, def, decorated, index);
+        if (tfr_tree_kind(t, def) == TFR_N_FUNCTION)
+            add_function(s, arena, def, decorated, index);
     }
     cls->function_count = s->functions.count - cls->first_function;
     for (uint32_t i = 0; i < cls->function_count; i++) {
         tfr_function *f = &s->functions.items[cls->first_function + i];
-        if (f->is_static) continue;
+        if (f->is_static)
+            continue;
         bool init = tfr_str_eq(tfr_names_text(s->names, f->name), TFR_STR("__init__"));
         collect_attributes(s, arena, cls, f->node, init);
     }
@@ -189,7 +209,8 @@ static void bind_targets(tfr_scope *s, tfr_arena *arena, uint32_t target, uint32
     for (uint32_t n = target, skip = 0; n; n = tfr_tree_walk(t, target, n, skip)) {
         tfr_kind kind = tfr_tree_kind(t, n);
         skip = kind == TFR_N_ATTRIBUTE || kind == TFR_N_SUBSCRIPT;
-        if (kind != TFR_N_IDENTIFIER) continue;
+        if (kind != TFR_N_IDENTIFIER)
+            continue;
         tfr_binding b = {.name = name_of(s, n), .kind = TFR_BIND_VALUE};
         b.node = n == target ? value : 0;
         bind(s, arena, b, conditional);
@@ -197,8 +218,8 @@ static void bind_targets(tfr_scope *s, tfr_arena *arena, uint32_t target, uint32
 }
 
 static bool binds_by_target(tfr_kind parent, uint8_t field) {
-    return (field == TFR_F_LEFT && (parent == TFR_N_ASSIGNMENT || parent == TFR_N_AUGMENTED ||
-                                    parent == TFR_N_FOR)) ||
+    return (field == TFR_F_LEFT &&
+            (parent == TFR_N_ASSIGNMENT || parent == TFR_N_AUGMENTED || parent == TFR_N_FOR)) ||
            (parent == TFR_N_NAMED && field == TFR_F_NAME) || parent == TFR_N_AS_PATTERN_TARGET ||
            parent == TFR_N_DELETE;
 }
@@ -224,7 +245,8 @@ void tfr_scope_build(tfr_scope *s, const tfr_tree *tree, tfr_names *names, tfr_a
         case TFR_N_IMPORT_FROM:
         case TFR_N_IMPORT_FUTURE:
             add_import(s, arena, n, !top);
-            if (top && header) s->last_import = n;
+            if (top && header)
+                s->last_import = n;
             skip = 1;
             break;
         case TFR_N_CLASS:
@@ -262,7 +284,8 @@ void tfr_scope_build(tfr_scope *s, const tfr_tree *tree, tfr_names *names, tfr_a
 }
 
 const tfr_binding *tfr_scope_lookup(const tfr_scope *scope, tfr_name name) {
-    if (name >= scope->binding_of_name_cap || !scope->binding_of_name[name]) return NULL;
+    if (name >= scope->binding_of_name_cap || !scope->binding_of_name[name])
+        return NULL;
     return &scope->bindings.items[scope->binding_of_name[name] - 1];
 }
 
@@ -282,12 +305,15 @@ const tfr_function *tfr_scope_method(const tfr_scope *scope, uint32_t class_inde
         const tfr_function *found = NULL; // the last definition of a name wins
         for (uint32_t i = 0; i < cls->function_count; i++) {
             const tfr_function *f = &scope->functions.items[cls->first_function + i];
-            if (f->name == name) found = f;
+            if (f->name == name)
+                found = f;
         }
-        if (found) return found;
+        if (found)
+            return found;
         for (uint32_t b = cls->bases.count; b-- > 0;) {
             uint32_t base = tfr_scope_class(scope, cls->bases.items[b]);
-            if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS) stack[depth++] = base;
+            if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS)
+                stack[depth++] = base;
         }
     }
     return NULL;
@@ -301,12 +327,14 @@ const tfr_attribute *tfr_scope_attribute(const tfr_scope *scope, uint32_t class_
         const tfr_class *cls = &scope->classes.items[at];
         for (uint32_t i = 0; i < cls->attributes.count; i++)
             if (cls->attributes.items[i].name == name) {
-                if (owner) *owner = at;
+                if (owner)
+                    *owner = at;
                 return &cls->attributes.items[i];
             }
         for (uint32_t b = cls->bases.count; b-- > 0;) {
             uint32_t base = tfr_scope_class(scope, cls->bases.items[b]);
-            if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS) stack[depth++] = base;
+            if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS)
+                stack[depth++] = base;
         }
     }
     return NULL;
@@ -318,8 +346,10 @@ static bool derives(const tfr_scope *scope, uint32_t cls, uint32_t from) {
         uint32_t at = stack[--depth];
         for (uint32_t b = 0; b < scope->classes.items[at].bases.count; b++) {
             uint32_t base = tfr_scope_class(scope, scope->classes.items[at].bases.items[b]);
-            if (base == from) return true;
-            if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS) stack[depth++] = base;
+            if (base == from)
+                return true;
+            if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS)
+                stack[depth++] = base;
         }
     }
     return false;
@@ -330,7 +360,8 @@ bool tfr_scope_overridden(const tfr_scope *scope, uint32_t class_index, tfr_name
         const tfr_function *f = &scope->functions.items[i];
         if (f->name != method || f->class_index == TFR_NO_CLASS || f->class_index == class_index)
             continue;
-        if (derives(scope, f->class_index, class_index)) return true;
+        if (derives(scope, f->class_index, class_index))
+            return true;
     }
     return false;
 }

@@ -7,11 +7,11 @@
 #include "parser/tree.h"
 
 typedef enum tfr_binding_kind {
-    TFR_BIND_IMPORT, // `path` is the dotted path
-    TFR_BIND_CLASS,  // `index` into classes
+    TFR_BIND_IMPORT,   // `path` is the dotted path
+    TFR_BIND_CLASS,    // `index` into classes
     TFR_BIND_FUNCTION, // `index` into functions
-    TFR_BIND_VALUE,  // assigned once; `node` is the value's expression, 0 when it has none
-    TFR_BIND_MANY,   // bound more than once, or only under a condition: means nothing certain
+    TFR_BIND_VALUE,    // assigned once; `node` is the value's expression, 0 when it has none
+    TFR_BIND_MANY,     // bound more than once, or only under a condition: means nothing certain
 } tfr_binding_kind;
 
 typedef struct tfr_binding {
@@ -27,8 +27,8 @@ typedef struct tfr_attribute {
     tfr_name name;
     uint32_t values[4]; // the expressions assigned, the first four
     uint32_t times;     // how many assignments there are in all
-    bool outside_init; // assigned in another method than __init__
-    bool conditional; // under an `if`, in a loop, ...
+    bool outside_init;  // assigned in another method than __init__
+    bool conditional;   // under an `if`, in a loop, ...
 } tfr_attribute;
 
 typedef struct tfr_class {
@@ -49,10 +49,10 @@ typedef struct tfr_class {
 
 typedef struct tfr_function {
     tfr_name name;
-    uint32_t node;       // function_definition
-    uint32_t decorated;  // decorated_definition around it, or 0
+    uint32_t node;        // function_definition
+    uint32_t decorated;   // decorated_definition around it, or 0
     uint32_t class_index; // TFR_NO_CLASS for functions of the module
-    bool is_static;      // @staticmethod or @classmethod: no self
+    bool is_static;       // @staticmethod or @classmethod: no self
 } tfr_function;
 
 typedef struct tfr_scope {

@@ -12,15 +12,16 @@
 #define TFR_MAX_INDENTS 100             // CPython's own limit ("too many levels of indentation")
 
 typedef struct tfr_source {
-    const char *path;   // as given; "<stdin>" for "-"
-    tfr_str bytes;      // the file, untouched
-    tfr_str text;       // what the parser reads: same length and offsets as `bytes`. UTF-8 files:
-                        // the bytes themselves with a BOM blanked to spaces. Single-byte encodings
-                        // (latin-1, cp1252, iso-8859-*, koi8-r): bytes >= 0x80 inside comments and
-                        // string literals are replaced by '?'; elsewhere the file is refused.
-    uint32_t *lines;    // offset of the first byte of each line ("\n", "\r\n", "\r" end a line)
-    uint32_t line_count;
-    tfr_str newline;    // the file's usual line end: "\n", "\r\n" or "\r"
+    const char *path;    // as given; "<stdin>" for "-"
+    tfr_str bytes;       // the file, untouched
+    tfr_str text;        // what the parser reads: same length and offsets as `bytes`. UTF-8 files:
+                         // the bytes themselves with a BOM blanked to spaces. Single-byte encodings
+                         // (latin-1, cp1252, iso-8859-*, koi8-r): bytes >= 0x80 inside comments and
+                         // string literals are replaced by '?'; elsewhere the file is refused.
+                         // A lone "\r" is shown as "\n". Emission copies from `bytes`.
+    uint32_t *lines;     // offset of the first byte of each line ("\n", "\r\n", "\r" end a line)
+    uint32_t line_count; // a last empty line after a final line end included
+    tfr_str newline;     // the file's usual line end: "\n", "\r\n" or "\r"
 } tfr_source;
 
 // Reads a file or, for "-", standard input. TFR_E_USAGE: not readable, a directory. TFR_E_REFUSED:
@@ -28,8 +29,8 @@ typedef struct tfr_source {
 tfr_status tfr_source_read(tfr_source *out, const char *path, tfr_arena *arena, tfr_error *err);
 
 // The same checks over bytes in memory, which must outlive `out`.
-tfr_status tfr_source_from_bytes(tfr_source *out, const char *path, tfr_str bytes,
-                                 tfr_arena *arena, tfr_error *err);
+tfr_status tfr_source_from_bytes(tfr_source *out, const char *path, tfr_str bytes, tfr_arena *arena,
+                                 tfr_error *err);
 
 // Line and column (both from 1; columns count characters, not bytes) of a byte offset.
 void tfr_source_position(const tfr_source *src, uint32_t offset, uint32_t *line, uint32_t *column);

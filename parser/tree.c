@@ -39,14 +39,16 @@ static void language_init(void) {
         }
         const char *name = ts_language_symbol_name(language, (TSSymbol)s);
         for (int k = 1; k < TFR_N_TOKEN; k++)
-            if (strcmp(kind_names[k], name) == 0) kind_of_symbol[s] = (uint8_t)k;
+            if (strcmp(kind_names[k], name) == 0)
+                kind_of_symbol[s] = (uint8_t)k;
     }
     uint32_t fields = ts_language_field_count(language);
     field_of_id = tfr_arena_alloc(forever, fields + 1);
     for (uint32_t f = 1; f <= fields; f++) {
         const char *name = ts_language_field_name_for_id(language, (TSFieldId)f);
         for (int k = 1; k < TFR_F_FIELD_COUNT; k++)
-            if (strcmp(field_names[k], name) == 0) field_of_id[f] = (uint8_t)k;
+            if (strcmp(field_names[k], name) == 0)
+                field_of_id[f] = (uint8_t)k;
     }
 }
 
@@ -63,13 +65,17 @@ bool tfr_tree_is(const tfr_tree *tree, uint32_t node, const char *text) {
 
 uint32_t tfr_tree_field(const tfr_tree *tree, uint32_t node, tfr_field field) {
     for (uint32_t c = tree->nodes[node].child; c; c = tree->nodes[c].next)
-        if (tree->nodes[c].field == field) return c;
+        if (tree->nodes[c].field == field)
+            return c;
     return 0;
 }
 
 static uint32_t skip_trivia(const tfr_tree *tree, uint32_t node) {
-    while (node && (tree->nodes[node].kind == TFR_N_TOKEN || tree->nodes[node].kind == TFR_N_COMMENT))
-        node = tree->nodes[node].next;
+    for (; node; node = tree->nodes[node].next) {
+        uint8_t kind = tree->nodes[node].kind;
+        if (kind != TFR_N_TOKEN && kind != TFR_N_COMMENT && kind != TFR_N_LINE_CONTINUATION)
+            break;
+    }
     return node;
 }
 
@@ -82,14 +88,17 @@ uint32_t tfr_tree_next(const tfr_tree *tree, uint32_t node) {
 }
 
 uint32_t tfr_tree_unparen(const tfr_tree *tree, uint32_t node) {
-    while (tree->nodes[node].kind == TFR_N_PARENTHESIZED) node = tfr_tree_first(tree, node);
+    while (tree->nodes[node].kind == TFR_N_PARENTHESIZED)
+        node = tfr_tree_first(tree, node);
     return node;
 }
 
 uint32_t tfr_tree_walk(const tfr_tree *tree, uint32_t root, uint32_t node, bool skip_children) {
-    if (!skip_children && tree->nodes[node].child) return tree->nodes[node].child;
+    if (!skip_children && tree->nodes[node].child)
+        return tree->nodes[node].child;
     while (node != root) {
-        if (tree->nodes[node].next) return tree->nodes[node].next;
+        if (tree->nodes[node].next)
+            return tree->nodes[node].next;
         node = tree->nodes[node].parent;
     }
     return 0;
@@ -106,14 +115,16 @@ static void repair_splat(tfr_tree *tree, uint32_t splat) {
             return;
         uint32_t star = n[splat].child;
         uint32_t operand = tfr_tree_first(tree, splat);
-        if (!star || !operand) return;
+        if (!star || !operand)
+            return;
         tfr_node was_outer = n[outer], was_splat = n[splat];
         n[outer].kind = was_splat.kind, n[outer].symbol = was_splat.symbol, n[outer].child = star;
         n[splat].kind = was_outer.kind, n[splat].symbol = was_outer.symbol;
         n[splat].start = n[operand].start, n[splat].end = was_outer.end;
         n[splat].child = operand, n[splat].next = 0, n[splat].field = TFR_F_NONE;
         n[operand].next = was_splat.next, n[operand].field = was_splat.field;
-        for (uint32_t c = operand; c; c = n[c].next) n[c].parent = splat;
+        for (uint32_t c = operand; c; c = n[c].next)
+            n[c].parent = splat;
         for (uint32_t c = star; c != operand; c = n[c].next) {
             n[c].parent = outer;
             if (n[c].next == operand) {
@@ -133,10 +144,13 @@ static tfr_status fail_at_error(const tfr_source *src, TSTree *ts, tfr_error *er
         TSNode node = ts_tree_cursor_current_node(&cursor);
         at = ts_node_start_byte(node);
         missing = ts_node_is_missing(node);
-        if (missing || ts_node_is_error(node)) break;
-        if (ts_node_has_error(node) && ts_tree_cursor_goto_first_child(&cursor)) continue;
+        if (missing || ts_node_is_error(node))
+            break;
+        if (ts_node_has_error(node) && ts_tree_cursor_goto_first_child(&cursor))
+            continue;
         while (!(more = ts_tree_cursor_goto_next_sibling(&cursor)))
-            if (!ts_tree_cursor_goto_parent(&cursor)) break;
+            if (!ts_tree_cursor_goto_parent(&cursor))
+                break;
     }
     ts_tree_cursor_delete(&cursor);
     return tfr_source_fail(err, TFR_E_REFUSED, src, at,
@@ -184,11 +198,13 @@ static tfr_status copy_nodes(tfr_tree *tree, TSTree *ts, tfr_arena *arena, tfr_e
         }
         bool moved;
         while (!(moved = ts_tree_cursor_goto_next_sibling(&cursor))) {
-            if (!ts_tree_cursor_goto_parent(&cursor)) break;
+            if (!ts_tree_cursor_goto_parent(&cursor))
+                break;
             depth--;
             parent = tree->nodes[parent].parent;
         }
-        if (!moved) break;
+        if (!moved)
+            break;
     }
     ts_tree_cursor_delete(&cursor);
     return status;
@@ -201,7 +217,8 @@ static tfr_status parse(tfr_tree *out, const tfr_source *src, const TSTree *old,
     TSTree *ts = ts_parser_parse_string(parser, old, src->text.data, (uint32_t)src->text.len);
     ts_parser_delete(parser);
     *out = (tfr_tree){.src = src, .parsed = ts};
-    if (!ts) return tfr_source_fail(err, TFR_E_REFUSED, src, 0, "the parser gave up on this file");
+    if (!ts)
+        return tfr_source_fail(err, TFR_E_REFUSED, src, 0, "the parser gave up on this file");
     tfr_status status = ts_node_has_error(ts_tree_root_node(ts)) ? fail_at_error(src, ts, err)
                                                                  : copy_nodes(out, ts, arena, err);
     if (status != TFR_OK) {
@@ -209,7 +226,8 @@ static tfr_status parse(tfr_tree *out, const tfr_source *src, const TSTree *old,
         return status;
     }
     for (uint32_t i = 1; i < out->count; i++)
-        if (out->nodes[i].kind == TFR_N_LIST_SPLAT) repair_splat(out, i);
+        if (out->nodes[i].kind == TFR_N_LIST_SPLAT)
+            repair_splat(out, i);
     return TFR_OK;
 }
 
@@ -245,9 +263,11 @@ tfr_status tfr_tree_parse_again(tfr_tree *out, const tfr_source *src, const tfr_
         uint32_t start = (uint32_t)((int64_t)c->start - shift);
         uint32_t old_end = (uint32_t)((int64_t)c->old_end - shift);
         uint32_t new_end = start + (c->new_end - c->start);
-        TSInputEdit edit = {
-            .start_byte = start, .old_end_byte = old_end, .new_end_byte = new_end,
-            .start_point = point_at(old->src, start), .old_end_point = point_at(old->src, old_end)};
+        TSInputEdit edit = {.start_byte = start,
+                            .old_end_byte = old_end,
+                            .new_end_byte = new_end,
+                            .start_point = point_at(old->src, start),
+                            .old_end_point = point_at(old->src, old_end)};
         // Where the new text ends, on the old text's lines: rows added by the new text itself.
         TSPoint from = point_at(src, c->start), to = point_at(src, c->new_end);
         edit.new_end_point.row = edit.start_point.row + (to.row - from.row);
@@ -261,6 +281,7 @@ tfr_status tfr_tree_parse_again(tfr_tree *out, const tfr_source *src, const tfr_
 }
 
 void tfr_tree_free(tfr_tree *tree) {
-    if (tree->parsed) ts_tree_delete(tree->parsed);
+    if (tree->parsed)
+        ts_tree_delete(tree->parsed);
     tree->parsed = NULL;
 }

@@ -37,11 +37,12 @@ typedef struct tfr_tree {
     const tfr_source *src;
     tfr_node *nodes; // in pre-order, but for repaired places
     uint32_t count;
-    void *parsed; // tree-sitter's own tree, for parsing an edited text again; freed by tfr_tree_free
+    void
+        *parsed; // tree-sitter's own tree, for parsing an edited text again; freed by tfr_tree_free
 } tfr_tree;
 
-// Bytes [start, old_end) of an old text became [start, new_end) of the new one, where `start` already
-// counts the edits before it.
+// Bytes [start, old_end) of an old text became [start, new_end) of the new one, where `start`
+// already counts the edits before it.
 typedef struct tfr_change {
     uint32_t start, old_end, new_end;
 } tfr_change;

@@ -9,8 +9,8 @@ struct tfr_canon {
     tfr_scope scope;
     tfr_module module;
     tfr_words words;
-    tfr_canon_row *rows;     // by function of the table
-    uint32_t *row_of_name;   // by name; 0: none, else row + 1
+    tfr_canon_row *rows;   // by function of the table
+    uint32_t *row_of_name; // by name; 0: none, else row + 1
     uint32_t row_of_name_count;
 };
 
@@ -18,7 +18,8 @@ const tfr_words *tfr_canon_words(const tfr_canon *canon) { return &canon->words;
 const tfr_module *tfr_canon_module(const tfr_canon *canon) { return &canon->module; }
 
 const tfr_canon_row *tfr_canon_find(const tfr_canon *canon, tfr_name name) {
-    if (name >= canon->row_of_name_count || !canon->row_of_name[name]) return NULL;
+    if (name >= canon->row_of_name_count || !canon->row_of_name[name])
+        return NULL;
     return &canon->rows[canon->row_of_name[name] - 1];
 }
 
@@ -30,13 +31,15 @@ static void read_row(tfr_canon *canon, uint32_t function) {
     tfr_str on = tfr_tree_text(t, f->decorated);
     const char *end = memchr(on.data, '\n', on.len);
     for (const char *p = on.data; p < end; p++) { // @on("x torch F")
-        if (p[-1] != '"' && p[-1] != ' ') continue;
+        if (p[-1] != '"' && p[-1] != ' ')
+            continue;
         row->method |= *p == 'x';
         row->torch |= *p == 't';
         row->functional |= *p == 'F';
     }
     uint32_t type = tfr_tree_field(t, f->node, TFR_F_RETURN_TYPE);
-    if (type) row->type = tfr_tree_is(t, type, "tuple") ? TFR_T_TUPLE : TFR_T_NUMBER;
+    if (type)
+        row->type = tfr_tree_is(t, type, "tuple") ? TFR_T_TUPLE : TFR_T_NUMBER;
     uint32_t body = tfr_tree_first(t, tfr_tree_field(t, f->node, TFR_F_BODY));
     row->alias = tfr_tree_kind(t, body) == TFR_N_RETURN;
 }
@@ -48,12 +51,17 @@ tfr_status tfr_canon_new(tfr_canon **out, tfr_names *names, tfr_arena *arena, tf
 #undef WORD
     tfr_str text = {tfr_builtin_canon.text, tfr_builtin_canon.length};
     tfr_status status = tfr_source_from_bytes(&canon->source, "canon.py", text, arena, err);
-    if (status == TFR_OK) status = tfr_tree_parse(&canon->tree, &canon->source, arena, err);
-    if (status != TFR_OK) return status;
+    if (status == TFR_OK)
+        status = tfr_tree_parse(&canon->tree, &canon->source, arena, err);
+    if (status != TFR_OK)
+        return status;
     tfr_tree_free(&canon->tree);
     tfr_scope_build(&canon->scope, &canon->tree, names, arena);
-    canon->module = (tfr_module){.arena = arena, .scope = &canon->scope, .canon = canon,
-                                 .words = &canon->words, .names = names};
+    canon->module = (tfr_module){.arena = arena,
+                                 .scope = &canon->scope,
+                                 .canon = canon,
+                                 .words = &canon->words,
+                                 .names = names};
     uint32_t count = canon->scope.functions.count;
     canon->rows = TFR_NEW_ARRAY(arena, tfr_canon_row, count);
     canon->row_of_name_count = names->first + names->count;

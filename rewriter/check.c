@@ -11,7 +11,8 @@ static uint32_t next_leaf(const tfr_tree *t, uint32_t node) {
 
 // Moves over the leaves that lie inside [start, end).
 static uint32_t skip_until(const tfr_tree *t, uint32_t leaf, uint32_t end) {
-    while (leaf && t->nodes[leaf].start < end) leaf = next_leaf(t, leaf);
+    while (leaf && t->nodes[leaf].start < end)
+        leaf = next_leaf(t, leaf);
     return leaf;
 }
 
@@ -27,7 +28,8 @@ bool tfr_check_tokens(const tfr_tree *a, const tfr_tree *b, const tfr_edits *edi
             shift += (int64_t)edit->text.len - (int64_t)(edit->end - edit->start);
             edit = ++e < edits->count ? &edits->items[e] : NULL;
         }
-        if (!x || !y) return x == y;
+        if (!x || !y)
+            return x == y;
         const tfr_node *m = &a->nodes[x], *n = &b->nodes[y];
         if (m->symbol != n->symbol || (int64_t)m->start + shift != (int64_t)n->start ||
             m->end - m->start != n->end - n->start)
@@ -39,17 +41,21 @@ bool tfr_check_tokens(const tfr_tree *a, const tfr_tree *b, const tfr_edits *edi
 
 bool tfr_check_flows(const tfr_flow *a, const tfr_flow *b, const char **why) {
     *why = "the number of effects differs";
-    if (a->unfit || b->unfit || a->events.count != b->events.count) return false;
+    if (a->unfit || b->unfit || a->events.count != b->events.count)
+        return false;
     for (uint32_t i = 0; i < a->events.count; i++) {
         const tfr_event *x = &a->events.items[i], *y = &b->events.items[i];
         *why = "an effect is of another kind";
-        if (x->kind != y->kind) return false;
+        if (x->kind != y->kind)
+            return false;
         *why = "an effect happens under other conditions";
-        if (a->blocks.items[x->block].key != b->blocks.items[y->block].key) return false;
-        *why = x->kind == TFR_EV_RETURN ? "another value is returned" : "an effect gets other values";
-        if ((x->value != 0) != (y->value != 0)) return false;
-        if (x->value &&
-            tfr_flow_node(a, x->value)->number != tfr_flow_node(b, y->value)->number)
+        if (a->blocks.items[x->block].key != b->blocks.items[y->block].key)
+            return false;
+        *why =
+            x->kind == TFR_EV_RETURN ? "another value is returned" : "an effect gets other values";
+        if ((x->value != 0) != (y->value != 0))
+            return false;
+        if (x->value && tfr_flow_node(a, x->value)->number != tfr_flow_node(b, y->value)->number)
             return false;
     }
     return true;

@@ -22,26 +22,31 @@ uint32_t tfr_build_block(tfr_builder *b, uint32_t parent, uint32_t condition, ui
 
 bool tfr_flow_within(const tfr_flow *flow, uint32_t block, uint32_t outer_block) {
     for (; block; block = flow->blocks.items[block].parent)
-        if (block == outer_block) return true;
+        if (block == outer_block)
+            return true;
     return false;
 }
 
 void tfr_build_event(tfr_builder *b, tfr_event_kind kind, uint32_t ast, tfr_value value) {
-    *TFR_PUSH(b->arena, &b->flow->events) =
-        (tfr_event){.kind = (uint8_t)kind, .seq = b->seq++, .block = b->block,
-                    .ast = b->call_ast ? b->call_ast : ast, .statement = b->statement,
-                    .value = value};
+    *TFR_PUSH(b->arena, &b->flow->events) = (tfr_event){.kind = (uint8_t)kind,
+                                                        .seq = b->seq++,
+                                                        .block = b->block,
+                                                        .ast = b->call_ast ? b->call_ast : ast,
+                                                        .statement = b->statement,
+                                                        .value = value};
 }
 
 void tfr_build_unfit(tfr_builder *b, uint32_t ast, const char *why) {
-    if (b->flow->unfit) return;
+    if (b->flow->unfit)
+        return;
     b->flow->unfit = why;
     b->flow->unfit_ast = outer(b) ? ast : b->call_ast;
 }
 
 static uint32_t *env_slot(const tfr_builder *b, const tfr_env *env, tfr_name name) {
     for (uint32_t i = env->count; i-- > 0;)
-        if (b->flow->versions.items[env->versions[i]].name == name) return &env->versions[i];
+        if (b->flow->versions.items[env->versions[i]].name == name)
+            return &env->versions[i];
     return NULL;
 }
 
@@ -68,7 +73,8 @@ static void env_set(tfr_builder *b, tfr_env *env, uint32_t version) {
 static tfr_env env_copy(tfr_builder *b, const tfr_env *env) {
     tfr_env copy = {.count = env->count, .cap = env->count};
     copy.versions = TFR_NEW_ARRAY(b->arena, uint32_t, env->count + 1);
-    if (env->count) memcpy(copy.versions, env->versions, env->count * sizeof(uint32_t));
+    if (env->count)
+        memcpy(copy.versions, env->versions, env->count * sizeof(uint32_t));
     return copy;
 }
 
@@ -80,7 +86,9 @@ static uint32_t version_new(tfr_builder *b, tfr_version version) {
 }
 
 uint32_t tfr_build_bind(tfr_builder *b, tfr_name name, tfr_value value, uint32_t target) {
-    uint32_t v = version_new(b, (tfr_version){.name = name, .value = value, .kind = TFR_VER_ASSIGN,
+    uint32_t v = version_new(b, (tfr_version){.name = name,
+                                              .value = value,
+                                              .kind = TFR_VER_ASSIGN,
                                               .target = outer(b) ? target : 0});
     env_set(b, &b->frame->env, v);
     return v;
@@ -91,7 +99,8 @@ uint32_t tfr_build_bind(tfr_builder *b, tfr_name name, tfr_value value, uint32_t
 static void join_name(tfr_builder *b, tfr_value condition, tfr_env *into, tfr_name name,
                       uint32_t left, uint32_t right) {
     if (left == right) {
-        if (left) env_set(b, into, left);
+        if (left)
+            env_set(b, into, left);
         return;
     }
     tfr_value value;
@@ -104,8 +113,9 @@ static void join_name(tfr_builder *b, tfr_value condition, tfr_env *into, tfr_na
     } else {
         value = tfr_build_border_value(b, name, tfr_flow_node(b->flow, condition)->number);
     }
-    uint32_t v = version_new(b, (tfr_version){.name = name, .value = value, .kind = TFR_VER_PHI,
-                                              .merges = {left, right}});
+    uint32_t v = version_new(
+        b,
+        (tfr_version){.name = name, .value = value, .kind = TFR_VER_PHI, .merges = {left, right}});
     env_set(b, into, v);
 }
 
@@ -119,7 +129,8 @@ static tfr_env join(tfr_builder *b, tfr_value condition, const tfr_env *left,
     }
     for (uint32_t i = 0; i < right->count; i++) {
         tfr_name name = b->flow->versions.items[right->versions[i]].name;
-        if (!env_slot(b, left, name)) join_name(b, condition, &result, name, 0, right->versions[i]);
+        if (!env_slot(b, left, name))
+            join_name(b, condition, &result, name, 0, right->versions[i]);
     }
     return result;
 }
@@ -175,9 +186,11 @@ static void region_names(tfr_builder *b, uint32_t root, uint32_t first_version, 
         bool definition = n != root && (kind == TFR_N_FUNCTION || kind == TFR_N_CLASS);
         skip = kind == TFR_N_LAMBDA || definition || kind == TFR_N_ATTRIBUTE ||
                kind == TFR_N_KEYWORD_ARGUMENT;
-        if (kind == TFR_N_KEYWORD_ARGUMENT) skip = 0;
+        if (kind == TFR_N_KEYWORD_ARGUMENT)
+            skip = 0;
         uint32_t identifier = definition ? tfr_tree_field(t, n, TFR_F_NAME) : n;
-        if (tfr_tree_kind(t, identifier) != TFR_N_IDENTIFIER || !is_target(t, identifier)) continue;
+        if (tfr_tree_kind(t, identifier) != TFR_N_IDENTIFIER || !is_target(t, identifier))
+            continue;
         tfr_name name = tfr_names_add(b->flow->module->names, tfr_tree_text(t, identifier));
         uint32_t current = tfr_build_lookup(b, name);
         // Once per border: a name met again here already has this border's version.
@@ -187,10 +200,13 @@ static void region_names(tfr_builder *b, uint32_t root, uint32_t first_version, 
             continue;
         uint32_t *old = env_slot(b, before, name);
         tfr_value value = tfr_build_border_value(b, name, leaving ? 1 : 2);
-        uint32_t v = version_new(
-            b, (tfr_version){.name = name, .value = value, .kind = TFR_VER_REGION,
-                             .before = old ? *old : 0, .region_first = first_version,
-                             .target = leaving ? 1u : 0u, .region_end = UINT32_MAX});
+        uint32_t v = version_new(b, (tfr_version){.name = name,
+                                                  .value = value,
+                                                  .kind = TFR_VER_REGION,
+                                                  .before = old ? *old : 0,
+                                                  .region_first = first_version,
+                                                  .target = leaving ? 1u : 0u,
+                                                  .region_end = UINT32_MAX});
         env_set(b, &b->frame->env, v);
     }
 }
@@ -211,7 +227,8 @@ static void assign_pattern(tfr_builder *b, uint32_t pattern, tfr_value value) {
     uint32_t count = 0;
     bool starred = false;
     for (uint32_t c = tfr_tree_first(t, pattern); c; c = tfr_tree_next(t, c), count++)
-        if (tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN) starred = true;
+        if (tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN)
+            starred = true;
     const tfr_vnode *n = tfr_flow_node(b->flow, value);
     bool display = n->op == TFR_V_TUPLE && n->arg_count == count && !starred;
     uint32_t i = 0;
@@ -220,9 +237,8 @@ static void assign_pattern(tfr_builder *b, uint32_t pattern, tfr_value value) {
             tfr_arg element = tfr_flow_arg(b->flow, value, i);
             tfr_build_assign(b, c, element.value, element.ast);
         } else if (starred) {
-            uint32_t target = tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN
-                                  ? tfr_tree_first(t, c)
-                                  : c;
+            uint32_t target =
+                tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN ? tfr_tree_first(t, c) : c;
             tfr_arg arg = {value, 0};
             tfr_build_assign(b, target, tfr_build_unique(b, 0, &arg, 1, 0), 0);
         } else {
@@ -237,7 +253,8 @@ void tfr_build_assign(tfr_builder *b, uint32_t target, tfr_value value, uint32_t
     case TFR_N_IDENTIFIER: {
         tfr_name name = tfr_names_add(b->flow->module->names, tfr_tree_text(t, target));
         uint32_t v = tfr_build_bind(b, name, value, target);
-        if (!outer(b)) b->flow->versions.items[v].outer_ast = value_ast;
+        if (!outer(b))
+            b->flow->versions.items[v].outer_ast = value_ast;
         return;
     }
     case TFR_N_PATTERN_LIST:
@@ -262,7 +279,8 @@ void tfr_build_assign(tfr_builder *b, uint32_t target, tfr_value value, uint32_t
 static void build_assignment(tfr_builder *b, uint32_t node) {
     const tfr_tree *t = tree_of(b);
     uint32_t right = tfr_tree_field(t, node, TFR_F_RIGHT);
-    if (!right) return; // an annotation alone
+    if (!right)
+        return; // an annotation alone
     uint32_t targets[16], count = 0;
     uint32_t n = node;
     for (;;) { // a = b = value
@@ -272,11 +290,13 @@ static void build_assignment(tfr_builder *b, uint32_t node) {
         }
         targets[count++] = tfr_tree_field(t, n, TFR_F_LEFT);
         right = tfr_tree_field(t, n, TFR_F_RIGHT);
-        if (tfr_tree_kind(t, right) != TFR_N_ASSIGNMENT) break;
+        if (tfr_tree_kind(t, right) != TFR_N_ASSIGNMENT)
+            break;
         n = right;
     }
     tfr_arg value = tfr_build_operand(b, right);
-    for (uint32_t i = 0; i < count; i++) tfr_build_assign(b, targets[i], value.value, value.ast);
+    for (uint32_t i = 0; i < count; i++)
+        tfr_build_assign(b, targets[i], value.value, value.ast);
 }
 
 static void build_augmented(tfr_builder *b, uint32_t node) {
@@ -289,8 +309,10 @@ static void build_augmented(tfr_builder *b, uint32_t node) {
     tfr_value value = tfr_build_node(b, TFR_V_OPAQUE, op, args, 2, 0);
     uint8_t type = tfr_flow_node(b->flow, args[0].value)->type;
     b->flow->nodes.items[value].type = type;
-    if (type != TFR_T_NUMBER) tfr_build_event(b, TFR_EV_WRITE, node, value);
-    if (tfr_tree_kind(t, left) == TFR_N_IDENTIFIER) tfr_build_assign(b, left, value, 0);
+    if (type != TFR_T_NUMBER)
+        tfr_build_event(b, TFR_EV_WRITE, node, value);
+    if (tfr_tree_kind(t, left) == TFR_N_IDENTIFIER)
+        tfr_build_assign(b, left, value, 0);
 }
 
 // ---- compound statements --------------------------------------------------------------------
@@ -307,15 +329,19 @@ static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, in
 
 static tfr_suite_end build_alternative(tfr_builder *b, uint32_t node, uint32_t clause, int depth) {
     const tfr_tree *t = tree_of(b);
-    while (clause && t->nodes[clause].field != TFR_F_ALTERNATIVE) clause = tfr_tree_next(t, clause);
-    if (!clause) return (tfr_suite_end){.falls = true};
-    if (tfr_tree_kind(t, clause) == TFR_N_ELIF) return build_if(b, node, clause, depth + 1);
+    while (clause && t->nodes[clause].field != TFR_F_ALTERNATIVE)
+        clause = tfr_tree_next(t, clause);
+    if (!clause)
+        return (tfr_suite_end){.falls = true};
+    if (tfr_tree_kind(t, clause) == TFR_N_ELIF)
+        return build_if(b, node, clause, depth + 1);
     return tfr_build_suite(b, tfr_tree_first(t, tfr_tree_field(t, clause, TFR_F_BODY)));
 }
 
 static tfr_value returned(tfr_builder *b, tfr_value condition, tfr_suite_end yes,
                           tfr_suite_end no) {
-    if (!yes.value || !no.value) return yes.value ? yes.value : no.value;
+    if (!yes.value || !no.value)
+        return yes.value ? yes.value : no.value;
     tfr_arg args[3] = {{condition, 0}, {yes.value, 0}, {no.value, 0}};
     return tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0);
 }
@@ -346,7 +372,8 @@ static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, in
         b->frame->env = yes_env;
     tfr_suite_end end = {.falls = yes.falls || no.falls, .exits = yes.exits || no.exits};
     end.partial = yes.partial || no.partial || (yes.falls && yes.value) || (no.falls && no.value);
-    if (!end.partial) end.value = returned(b, condition, yes, no);
+    if (!end.partial)
+        end.value = returned(b, condition, yes, no);
     if (!end.partial && end.falls && end.value) {
         end.condition = condition;
         end.when_true = !yes.falls;
@@ -384,9 +411,8 @@ static tfr_suite_end build_loop(tfr_builder *b, uint32_t node) {
     tfr_suite_end body = build_body(b, tfr_tree_field(t, node, TFR_F_BODY), block);
     uint32_t alternative = tfr_tree_field(t, node, TFR_F_ALTERNATIVE);
     if (alternative) {
-        tfr_suite_end other =
-            build_body(b, tfr_tree_field(t, alternative, TFR_F_BODY),
-                       tfr_build_block(b, was, number, 4));
+        tfr_suite_end other = build_body(b, tfr_tree_field(t, alternative, TFR_F_BODY),
+                                         tfr_build_block(b, was, number, 4));
         body.exits |= other.exits;
     }
     b->block = was;
@@ -401,7 +427,8 @@ static tfr_suite_end build_with(tfr_builder *b, uint32_t node) {
     uint32_t first = b->flow->versions.count, number = 0;
     for (uint32_t c = tfr_tree_first(t, tfr_tree_first(t, node)); c; c = tfr_tree_next(t, c)) {
         uint32_t item = tfr_tree_field(t, c, TFR_F_VALUE);
-        if (!item) continue;
+        if (!item)
+            continue;
         uint32_t value = item, target = 0;
         if (tfr_tree_kind(t, item) == TFR_N_AS_PATTERN) {
             value = tfr_tree_first(t, item);
@@ -412,11 +439,10 @@ static tfr_suite_end build_with(tfr_builder *b, uint32_t node) {
         number = tfr_numbers_get(b->flow->numbers, key, 2);
         tfr_build_event(b, TFR_EV_OTHER, c, arg.value);
         if (target)
-            tfr_build_assign(b, tfr_tree_first(t, target),
-                             tfr_build_unique(b, 0, &arg, 1, 0), 0);
+            tfr_build_assign(b, tfr_tree_first(t, target), tfr_build_unique(b, 0, &arg, 1, 0), 0);
     }
-    tfr_suite_end body = build_body(b, tfr_tree_field(t, node, TFR_F_BODY),
-                                    tfr_build_block(b, b->block, number, 5));
+    tfr_suite_end body =
+        build_body(b, tfr_tree_field(t, node, TFR_F_BODY), tfr_build_block(b, b->block, number, 5));
     tfr_build_event(b, TFR_EV_OTHER, node, 0);
     leave_region(b, tfr_tree_field(t, node, TFR_F_BODY), first, &before);
     return region_end(body);
@@ -432,7 +458,9 @@ static tfr_suite_end build_parts(tfr_builder *b, uint32_t node) {
     for (uint32_t n = node, skip = 0; n; n = tfr_tree_walk(t, node, n, skip)) {
         tfr_kind kind = tfr_tree_kind(t, n);
         skip = 0;
-        if (n == node || kind == TFR_N_TOKEN || kind == TFR_N_COMMENT) continue;
+        if (n == node || kind == TFR_N_TOKEN || kind == TFR_N_COMMENT ||
+            kind == TFR_N_LINE_CONTINUATION)
+            continue;
         uint32_t holder = t->nodes[n].parent;
         bool statement_block = kind == TFR_N_BLOCK;
         if (statement_block && tfr_tree_kind(t, node) == TFR_N_MATCH && holder == node)
@@ -444,7 +472,8 @@ static tfr_suite_end build_parts(tfr_builder *b, uint32_t node) {
             tfr_build_event(b, TFR_EV_OTHER, n, 0);
             skip = 1;
         } else if (kind == TFR_N_IDENTIFIER) {
-            if (!is_target(t, n)) tfr_build_expr(b, n);
+            if (!is_target(t, n))
+                tfr_build_expr(b, n);
             skip = 1;
         } else if (kind == TFR_N_CALL || kind == TFR_N_ATTRIBUTE || kind == TFR_N_NAMED) {
             tfr_build_expr(b, n);
@@ -459,7 +488,8 @@ static tfr_suite_end build_parts(tfr_builder *b, uint32_t node) {
 static void build_definition(tfr_builder *b, uint32_t node) {
     const tfr_tree *t = tree_of(b);
     uint32_t def = node;
-    if (tfr_tree_kind(t, node) == TFR_N_DECORATED) def = tfr_tree_field(t, node, TFR_F_DEFINITION);
+    if (tfr_tree_kind(t, node) == TFR_N_DECORATED)
+        def = tfr_tree_field(t, node, TFR_F_DEFINITION);
     tfr_build_capture(b, node);
     tfr_value value = tfr_build_unique(b, 0, NULL, 0, 0);
     tfr_build_event(b, TFR_EV_CALL, node, value); // decorators and defaults run here
@@ -473,8 +503,10 @@ static void build_import(tfr_builder *b, uint32_t node) {
         if (tfr_tree_kind(t, n) == TFR_N_WILDCARD_IMPORT)
             tfr_build_unfit(b, n, "`import *` inside a function");
         uint32_t parent = t->nodes[n].parent;
-        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[parent].child != n) continue;
-        if (parent == tfr_tree_field(t, node, TFR_F_MODULE_NAME)) continue;
+        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[parent].child != n)
+            continue;
+        if (parent == tfr_tree_field(t, node, TFR_F_MODULE_NAME))
+            continue;
         tfr_build_assign(b, n, tfr_build_unique(b, 0, NULL, 0, 0), 0);
     }
     for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c))
@@ -505,7 +537,8 @@ static tfr_suite_end build_return(tfr_builder *b, uint32_t node) {
     uint32_t expr = tfr_tree_first(tree_of(b), node);
     tfr_value value = expr ? tfr_build_expr(b, expr)
                            : tfr_build_const(b, b->frame->module->words->none, TFR_T_OTHER, 0);
-    if (outer(b)) tfr_build_event(b, TFR_EV_RETURN, node, value);
+    if (outer(b))
+        tfr_build_event(b, TFR_EV_RETURN, node, value);
     return (tfr_suite_end){.exits = true, .value = value};
 }
 
@@ -526,11 +559,13 @@ static tfr_suite_end build_simple(tfr_builder *b, uint32_t node, tfr_kind kind) 
     case TFR_N_RETURN:
         return build_return(b, node);
     case TFR_N_RAISE:
-        for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c)) tfr_build_expr(b, c);
+        for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c))
+            tfr_build_expr(b, c);
         tfr_build_event(b, TFR_EV_RAISE, node, 0);
         return (tfr_suite_end){.exits = true};
     case TFR_N_ASSERT:
-        for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c)) tfr_build_expr(b, c);
+        for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c))
+            tfr_build_expr(b, c);
         tfr_build_event(b, TFR_EV_OTHER, node, 0);
         return (tfr_suite_end){.falls = true};
     case TFR_N_BREAK:
@@ -580,12 +615,15 @@ static tfr_suite_end build_statement(tfr_builder *b, uint32_t node) {
 }
 
 static tfr_suite_end build_recorded(tfr_builder *b, uint32_t node) {
-    if (!outer(b)) return build_statement(b, node);
+    if (!outer(b))
+        return build_statement(b, node);
     tfr_flow *f = b->flow;
     uint32_t parent = b->statement;
-    *TFR_PUSH(b->arena, &f->statements) =
-        (tfr_statement){.ast = node, .block = b->block, .parent = parent, .first_seq = b->seq,
-                        .first_event = f->events.count};
+    *TFR_PUSH(b->arena, &f->statements) = (tfr_statement){.ast = node,
+                                                          .block = b->block,
+                                                          .parent = parent,
+                                                          .first_seq = b->seq,
+                                                          .first_event = f->events.count};
     uint32_t me = b->statement = f->statements.count - 1;
     bool walrus = b->walrus;
     b->walrus = false;
@@ -622,14 +660,16 @@ tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t node) {
         if (end.exits || tfr_tree_kind(t, node) == TFR_N_ASSERT)
             b->block = tfr_build_block(b, b->block, b->flow->events.count, 7);
     }
-    if (all.falls && pending_count) all.partial = true;
+    if (all.falls && pending_count)
+        all.partial = true;
     for (uint32_t i = pending_count; i-- > 0 && all.value && !all.partial;) {
         tfr_value yes = pending[i].when_true ? pending[i].value : all.value;
         tfr_value no = pending[i].when_true ? all.value : pending[i].value;
         tfr_arg args[3] = {{pending[i].condition, 0}, {yes, 0}, {no, 0}};
         all.value = tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0);
     }
-    if (all.partial) all.value = 0;
+    if (all.partial)
+        all.value = 0;
     b->block = was;
     return all;
 }
@@ -640,24 +680,28 @@ tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t node) {
 static void check_introspection(tfr_builder *b, uint32_t function) {
     const tfr_tree *t = tree_of(b);
     for (uint32_t n = function; n; n = tfr_tree_walk(t, function, n, false)) {
-        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[n].field == TFR_F_ATTRIBUTE) continue;
+        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[n].field == TFR_F_ATTRIBUTE)
+            continue;
         static const char *const names[] = {"locals", "eval", "exec", "vars", "dir"};
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (tfr_tree_is(t, n, names[i]))
-                tfr_build_unfit(b, n, "the function looks at its own local names (locals, eval, ...)");
+                tfr_build_unfit(b, n,
+                                "the function looks at its own local names (locals, eval, ...)");
     }
 }
 
 // What an annotation proves: `torch.Tensor`, `int`, `float | None`.
 static tfr_type annotated_type(const tfr_tree *t, uint32_t parameter) {
     uint32_t type = tfr_tree_field(t, parameter, TFR_F_TYPE);
-    if (!type) return TFR_T_UNKNOWN;
+    if (!type)
+        return TFR_T_UNKNOWN;
     tfr_str text = tfr_tree_text(t, type);
     if (tfr_tree_is(t, type, "torch.Tensor") || tfr_tree_is(t, type, "Tensor") ||
         tfr_tree_is(t, type, "torch.FloatTensor"))
         return TFR_T_TENSOR;
     size_t n = 0;
-    while (n < text.len && text.data[n] >= 'a' && text.data[n] <= 'z') n++;
+    while (n < text.len && text.data[n] >= 'a' && text.data[n] <= 'z')
+        n++;
     tfr_str first = {text.data, n};
     bool number = tfr_str_eq(first, TFR_STR("int")) || tfr_str_eq(first, TFR_STR("float")) ||
                   tfr_str_eq(first, TFR_STR("bool"));
@@ -671,13 +715,15 @@ static void bind_parameters(tfr_builder *b, const tfr_function *f) {
     bool first = f->class_index != TFR_NO_CLASS && !f->is_static;
     for (uint32_t p = tfr_tree_first(t, parameters); p; p = tfr_tree_next(t, p)) {
         tfr_kind kind = tfr_tree_kind(t, p);
-        if (kind == TFR_N_KEYWORD_SEPARATOR || kind == TFR_N_POSITIONAL_SEPARATOR) continue;
+        if (kind == TFR_N_KEYWORD_SEPARATOR || kind == TFR_N_POSITIONAL_SEPARATOR)
+            continue;
         uint32_t name_node = p;
         while (tfr_tree_kind(t, name_node) != TFR_N_IDENTIFIER && name_node) {
             uint32_t named = tfr_tree_field(t, name_node, TFR_F_NAME);
             name_node = named ? named : tfr_tree_first(t, name_node);
         }
-        if (!name_node) continue;
+        if (!name_node)
+            continue;
         tfr_name name = tfr_names_add(b->flow->module->names, tfr_tree_text(t, name_node));
         tfr_value v = tfr_build_node(b, TFR_V_PARAM, name, NULL, 0, 0);
         b->flow->nodes.items[v].type = (uint8_t)annotated_type(t, p);
@@ -686,7 +732,8 @@ static void bind_parameters(tfr_builder *b, const tfr_function *f) {
             b->flow->nodes.items[v].type = TFR_T_OTHER;
         uint32_t version = tfr_build_bind(b, name, v, 0);
         b->flow->versions.items[version].kind = TFR_VER_PARAM;
-        if (first) b->frame->self = v;
+        if (first)
+            b->frame->self = v;
         first = false;
     }
 }
@@ -694,8 +741,8 @@ static void bind_parameters(tfr_builder *b, const tfr_function *f) {
 tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *numbers) {
     tfr_flow *flow = TFR_NEW(module->arena, tfr_flow);
     const tfr_function *f = &module->scope->functions.items[function];
-    *flow = (tfr_flow){.module = module, .function = function, .class_index = f->class_index,
-                       .numbers = numbers};
+    *flow = (tfr_flow){
+        .module = module, .function = function, .class_index = f->class_index, .numbers = numbers};
     tfr_frame frame = {.module = module, .class_index = f->class_index, .function = function};
     tfr_builder b = {.flow = flow, .arena = module->arena, .frame = &frame, .seq = 1};
     // Index 0 means "none" everywhere.
@@ -707,7 +754,9 @@ tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *num
     check_introspection(&b, f->node);
     bind_parameters(&b, f);
     const tfr_tree *t = module->scope->tree;
-    tfr_suite_end end = tfr_build_suite(&b, tfr_tree_first(t, tfr_tree_field(t, f->node, TFR_F_BODY)));
-    if (!end.partial && !end.falls) flow->result = end.value;
+    tfr_suite_end end =
+        tfr_build_suite(&b, tfr_tree_first(t, tfr_tree_field(t, f->node, TFR_F_BODY)));
+    if (!end.partial && !end.falls)
+        flow->result = end.value;
     return flow;
 }

@@ -70,8 +70,8 @@ typedef struct tfr_vnode {
     bool in_call;             // made while a helper or tfr op was seen through
     tfr_name name;
     uint32_t first_arg, arg_count;
-    uint32_t number;   // value number: equal numbers, equal values
-    uint32_t ast;      // expression of the outer function that evaluates to it
+    uint32_t number; // value number: equal numbers, equal values
+    uint32_t ast;    // expression of the outer function that evaluates to it
     uint32_t statement, block, seq;
     uint32_t class_index; // of TFR_M_CLASS
 } tfr_vnode;
@@ -87,11 +87,11 @@ typedef struct tfr_version {
     tfr_name name;
     tfr_value value;
     uint32_t statement, block;
-    uint32_t target;  // identifier node that binds it; 0: none
-    uint32_t merges[2]; // versions joined (TFR_VER_PHI)
-    uint32_t outer_ast; // in a helper: the argument's text in the outer function
+    uint32_t target;                   // identifier node that binds it; 0: none
+    uint32_t merges[2];                // versions joined (TFR_VER_PHI)
+    uint32_t outer_ast;                // in a helper: the argument's text in the outer function
     uint32_t region_first, region_end; // TFR_VER_REGION: versions first..end of the same name
-    uint32_t before;    // TFR_VER_REGION: the version before it
+    uint32_t before;                   // TFR_VER_REGION: the version before it
     uint8_t kind;
 } tfr_version;
 
@@ -102,18 +102,18 @@ typedef struct tfr_read {
 typedef struct tfr_statement {
     uint32_t ast;
     uint32_t block;
-    uint32_t parent;  // statement that holds it; 0: none
+    uint32_t parent; // statement that holds it; 0: none
     uint32_t first_seq, end_seq;
     uint32_t first_event, end_event; // events that happen in it
-    bool impure;      // binds by walrus, ... : must stay
+    bool impure;                     // binds by walrus, ... : must stay
 } tfr_statement;
 
 typedef enum tfr_event_kind {
-    TFR_EV_CALL,   // unknown code runs
-    TFR_EV_WRITE,  // memory or an attribute is written
+    TFR_EV_CALL,  // unknown code runs
+    TFR_EV_WRITE, // memory or an attribute is written
     TFR_EV_RETURN,
     TFR_EV_RAISE,
-    TFR_EV_OTHER,  // enters or leaves a region
+    TFR_EV_OTHER, // enters or leaves a region
 } tfr_event_kind;
 
 typedef struct tfr_event {
@@ -177,7 +177,7 @@ typedef struct tfr_module {
     // Functions of other files that may be called (rule files); NULL: none.
     const struct tfr_module *const *imports;
     uint32_t import_count;
-    tfr_name import_name;     // this module's own dotted path when it is a rule file
+    tfr_name import_name;      // this module's own dotted path when it is a rule file
     const struct tfr_ops *ops; // NULL while rules are loaded
     // Gives the reference that a call `tfr.<op>` stands for; NULL module: none.
     tfr_op_reference (*op_reference)(const struct tfr_ops *ops, tfr_name op, uint32_t positional,

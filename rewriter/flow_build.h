@@ -36,10 +36,10 @@ typedef struct tfr_builder {
 
 // How a suite ends.
 typedef struct tfr_suite_end {
-    bool falls;      // control may reach what follows
-    bool exits;      // some path leaves the function, or the loop
-    bool partial;    // the value returned is not one expression of conditions
-    tfr_value value; // returned by every path that returns
+    bool falls;          // control may reach what follows
+    bool exits;          // some path leaves the function, or the loop
+    bool partial;        // the value returned is not one expression of conditions
+    tfr_value value;     // returned by every path that returns
     tfr_value condition; // falls and value: value is returned when this is `when_true`
     bool when_true;
 } tfr_suite_end;
@@ -80,10 +80,10 @@ tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint3
 // canon.c
 typedef struct tfr_canon_row {
     tfr_name name;
-    uint32_t function;   // in the table's scope
+    uint32_t function; // in the table's scope
     bool method, torch, functional;
-    bool alias;          // its body is another spelling
-    uint8_t type;        // of the result
+    bool alias;   // its body is another spelling
+    uint8_t type; // of the result
 } tfr_canon_row;
 const tfr_canon_row *tfr_canon_find(const tfr_canon *canon, tfr_name name);
 const tfr_module *tfr_canon_module(const tfr_canon *canon);

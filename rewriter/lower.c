@@ -48,13 +48,19 @@ static tfr_value add_node(tfr_builder *b, tfr_op op, tfr_name name, const tfr_ar
     tfr_flow *f = b->flow;
     if (f->nodes.count >= TFR_MAX_NODES)
         tfr_build_unfit(b, ast, "the function is too large (60000 values)");
-    tfr_vnode n = {.op = (uint8_t)op, .name = name, .arg_count = count, .block = b->block,
-                   .statement = b->statement, .seq = b->seq++, .in_call = b->call_ast != 0,
+    tfr_vnode n = {.op = (uint8_t)op,
+                   .name = name,
+                   .arg_count = count,
+                   .block = b->block,
+                   .statement = b->statement,
+                   .seq = b->seq++,
+                   .in_call = b->call_ast != 0,
                    .class_index = TFR_NO_CLASS};
     n.ast = outer(b) ? tfr_tree_unparen(tree_of(b), ast) : 0;
     n.number = number_of(b, op, name, args, count, unique);
     n.first_arg = f->args.count;
-    for (uint32_t i = 0; i < count; i++) *TFR_PUSH(b->arena, &f->args) = args[i];
+    for (uint32_t i = 0; i < count; i++)
+        *TFR_PUSH(b->arena, &f->args) = args[i];
     *TFR_PUSH(b->arena, &f->nodes) = n;
     return f->nodes.count - 1;
 }
@@ -70,7 +76,8 @@ tfr_value tfr_build_unique(tfr_builder *b, tfr_name name, const tfr_arg *args, u
     // Numbered by the effects before it and its place after them, so that the same place in an
     // edited text gets the same number again.
     uint32_t key[3] = {UINT32_MAX, b->flow->events.count, 0};
-    if (b->unique_events != b->flow->events.count) b->unique_count = 0;
+    if (b->unique_events != b->flow->events.count)
+        b->unique_count = 0;
     b->unique_events = b->flow->events.count;
     key[2] = b->unique_count++;
     uint32_t ordinal = tfr_numbers_get(b->flow->numbers, key, 3);
@@ -80,8 +87,7 @@ tfr_value tfr_build_unique(tfr_builder *b, tfr_name name, const tfr_arg *args, u
 tfr_value tfr_build_border_value(tfr_builder *b, tfr_name name, uint32_t border) {
     // By name, not by count: an edited text may bind more names inside.
     uint32_t key[4] = {UINT32_MAX - 1, b->flow->events.count, name, border};
-    return add_node(b, TFR_V_OPAQUE, name, NULL, 0, 0,
-                    tfr_numbers_get(b->flow->numbers, key, 4));
+    return add_node(b, TFR_V_OPAQUE, name, NULL, 0, 0, tfr_numbers_get(b->flow->numbers, key, 4));
 }
 
 tfr_value tfr_build_const(tfr_builder *b, tfr_name name, tfr_type type, uint32_t ast) {
@@ -118,17 +124,19 @@ tfr_value tfr_build_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32
 static tfr_name literal_number(tfr_builder *b, tfr_str text, bool negative) {
     char digits[64];
     size_t n = 0;
-    if (text.len >= sizeof digits) return tfr_names_add(b->flow->module->names, text);
+    if (text.len >= sizeof digits)
+        return tfr_names_add(b->flow->module->names, text);
     for (size_t i = 0; i < text.len; i++)
-        if (text.data[i] != '_') digits[n++] = text.data[i];
+        if (text.data[i] != '_')
+            digits[n++] = text.data[i];
     digits[n] = 0;
     char *end = NULL;
     bool based = n > 1 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
     double value = strtod(digits, &end);
     if (*end || based || value > 9007199254740992.0)
-        return tfr_names_add(b->flow->module->names,
-                             negative ? tfr_str_format(b->arena, "-%s", digits)
-                                      : tfr_str_format(b->arena, "%s", digits));
+        return tfr_names_add(b->flow->module->names, negative
+                                                         ? tfr_str_format(b->arena, "-%s", digits)
+                                                         : tfr_str_format(b->arena, "%s", digits));
     return tfr_names_add(b->flow->module->names,
                          tfr_str_format(b->arena, "%.17g", negative ? -value : value));
 }
@@ -157,9 +165,11 @@ static tfr_value build_children(tfr_builder *b, uint32_t ast) {
     for (uint32_t n = tfr_tree_first(t, ast), skip; n; n = tfr_tree_walk(t, ast, n, skip)) {
         tfr_kind kind = tfr_tree_kind(t, n);
         bool shell = kind == TFR_N_OTHER || kind == TFR_N_TYPE || kind == TFR_N_STRING ||
-                     kind == TFR_N_TOKEN || kind == TFR_N_COMMENT;
+                     kind == TFR_N_TOKEN || kind == TFR_N_COMMENT ||
+                     kind == TFR_N_LINE_CONTINUATION;
         skip = !shell;
-        if (!shell) *TFR_PUSH(b->arena, &list) = tfr_build_operand(b, n);
+        if (!shell)
+            *TFR_PUSH(b->arena, &list) = tfr_build_operand(b, n);
     }
     tfr_name name = tfr_names_lit(b->flow->module->names, tfr_kind_name(tfr_tree_kind(t, ast)));
     return tfr_build_node(b, TFR_V_OPAQUE, name, list.items, list.count, ast);
@@ -170,7 +180,7 @@ static tfr_value build_string(tfr_builder *b, uint32_t ast) {
     for (uint32_t n = ast; n; n = tfr_tree_walk(t, ast, n, false))
         if (tfr_tree_kind(t, n) == TFR_N_IDENTIFIER || tfr_tree_kind(t, n) == TFR_N_CALL)
             return typed(b, build_children(b, ast), TFR_T_OTHER); // an f-string
-    tfr_str text = tfr_tree_text(t, ast); // 'a' and "a" meet
+    tfr_str text = tfr_tree_text(t, ast);                         // 'a' and "a" meet
     bool plain = text.len >= 2 && text.data[0] == '"' && !memchr(text.data, '\'', text.len) &&
                  !memchr(text.data, '\\', text.len);
     if (plain)
@@ -182,17 +192,21 @@ static tfr_value build_string(tfr_builder *b, uint32_t ast) {
 
 static bool is_local_elsewhere(const tfr_builder *b, tfr_name name) {
     for (uint32_t i = 0; i < b->flow->captured.count; i++)
-        if (b->flow->captured.items[i] == name) return true;
+        if (b->flow->captured.items[i] == name)
+            return true;
     return false;
 }
 
 void tfr_build_capture(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
-    if (!outer(b)) return;
+    if (!outer(b))
+        return;
     for (uint32_t n = ast; n; n = tfr_tree_walk(t, ast, n, false)) {
-        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER) continue;
+        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER)
+            continue;
         tfr_name name = intern(b, n);
-        if (!is_local_elsewhere(b, name)) *TFR_PUSH(b->arena, &b->flow->captured) = name;
+        if (!is_local_elsewhere(b, name))
+            *TFR_PUSH(b->arena, &b->flow->captured) = name;
     }
 }
 
@@ -217,8 +231,10 @@ static tfr_value build_identifier(tfr_builder *b, uint32_t ast, uint32_t *outer_
 
 static tfr_type attribute_type(const tfr_builder *b, tfr_name name) {
     const tfr_words *w = words(b);
-    if (name == w->shape) return TFR_T_TUPLE;
-    if (name == w->dtype || name == w->device) return TFR_T_OTHER;
+    if (name == w->shape)
+        return TFR_T_TUPLE;
+    if (name == w->dtype || name == w->device)
+        return TFR_T_OTHER;
     return name == w->ndim ? TFR_T_NUMBER : TFR_T_UNKNOWN;
 }
 
@@ -238,14 +254,15 @@ static tfr_value build_attribute(tfr_builder *b, uint32_t ast) {
     }
     tfr_type type = attribute_type(b, name);
     bool metadata = type != TFR_T_UNKNOWN; // no write changes a tensor's dtype or shape here
-    tfr_value v = add_node(b, TFR_V_ATTR, name, &object, 1, ast,
-                           metadata ? 0 : b->flow->events.count + 1);
+    tfr_value v =
+        add_node(b, TFR_V_ATTR, name, &object, 1, ast, metadata ? 0 : b->flow->events.count + 1);
     tfr_vnode *made = &b->flow->nodes.items[v];
     made->type = (uint8_t)type;
     if (b->frame->self && tfr_flow_same(b->flow, object.value, b->frame->self)) {
         made->module = (uint8_t)tfr_module_attribute(b->frame->module, b->frame->class_index, name,
                                                      &made->class_index);
-        if (made->module == TFR_M_PARAM) made->type = TFR_T_TENSOR;
+        if (made->module == TFR_M_PARAM)
+            made->type = TFR_T_TENSOR;
     }
     return v;
 }
@@ -271,7 +288,8 @@ static tfr_value build_subscript(tfr_builder *b, uint32_t ast) {
     }
     tfr_value v = tfr_build_node(b, TFR_V_INDEX, 0, args, 2, ast);
     object = tfr_flow_node(b->flow, args[0].value);
-    if (object->type == TFR_T_TENSOR) return typed(b, v, TFR_T_TENSOR);
+    if (object->type == TFR_T_TENSOR)
+        return typed(b, v, TFR_T_TENSOR);
     if (object->op == TFR_V_ATTR && object->name == words(b)->shape)
         return typed(b, v,
                      tfr_flow_node(b->flow, args[1].value)->op == TFR_V_SLICE ? TFR_T_TUPLE
@@ -285,14 +303,16 @@ static tfr_value build_slice(tfr_builder *b, uint32_t ast) {
     uint32_t at = 0;
     for (uint32_t c = t->nodes[ast].child; c; c = t->nodes[c].next) {
         tfr_kind kind = tfr_tree_kind(t, c);
-        if (kind == TFR_N_COMMENT) continue;
+        if (kind == TFR_N_COMMENT || kind == TFR_N_LINE_CONTINUATION)
+            continue;
         if (kind == TFR_N_TOKEN)
             at++;
         else if (at < 3)
             args[at] = tfr_build_operand(b, c);
     }
     for (int i = 0; i < 3; i++)
-        if (!args[i].value) args[i].value = tfr_build_const(b, words(b)->none, TFR_T_OTHER, 0);
+        if (!args[i].value)
+            args[i].value = tfr_build_const(b, words(b)->none, TFR_T_OTHER, 0);
     // x[0:n] and x[:n]
     const tfr_vnode *start = tfr_flow_node(b->flow, args[0].value);
     if (start->op == TFR_V_CONST &&
@@ -308,10 +328,10 @@ static tfr_name operator_name(const tfr_builder *b, uint32_t token) {
         const char *text;
         size_t word;
     } table[] = {
-        {"+", offsetof(tfr_words, add)},    {"-", offsetof(tfr_words, sub)},
-        {"*", offsetof(tfr_words, mul)},    {"/", offsetof(tfr_words, div)},
+        {"+", offsetof(tfr_words, add)},       {"-", offsetof(tfr_words, sub)},
+        {"*", offsetof(tfr_words, mul)},       {"/", offsetof(tfr_words, div)},
         {"//", offsetof(tfr_words, floordiv)}, {"%", offsetof(tfr_words, mod)},
-        {"**", offsetof(tfr_words, pow)},   {"@", offsetof(tfr_words, matmul)},
+        {"**", offsetof(tfr_words, pow)},      {"@", offsetof(tfr_words, matmul)},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (tfr_tree_is(tree_of(b), token, table[i].text)) {
@@ -323,8 +343,10 @@ static tfr_name operator_name(const tfr_builder *b, uint32_t token) {
 }
 
 static tfr_type binary_type(tfr_type a, tfr_type b) {
-    if (a == TFR_T_TENSOR || b == TFR_T_TENSOR) return TFR_T_TENSOR;
-    if (a == TFR_T_NUMBER && b == TFR_T_NUMBER) return TFR_T_NUMBER;
+    if (a == TFR_T_TENSOR || b == TFR_T_TENSOR)
+        return TFR_T_TENSOR;
+    if (a == TFR_T_NUMBER && b == TFR_T_NUMBER)
+        return TFR_T_NUMBER;
     return a == TFR_T_TUPLE && b == TFR_T_TUPLE ? TFR_T_TUPLE : TFR_T_UNKNOWN;
 }
 
@@ -335,7 +357,8 @@ static tfr_value build_binary(tfr_builder *b, uint32_t ast) {
     args[1] = tfr_build_operand(b, tfr_tree_field(t, ast, TFR_F_RIGHT));
     uint32_t token = tfr_tree_field(t, ast, TFR_F_OPERATOR);
     tfr_name op = operator_name(b, token);
-    if (!op) return tfr_build_node(b, TFR_V_OPAQUE, intern(b, token), args, 2, ast);
+    if (!op)
+        return tfr_build_node(b, TFR_V_OPAQUE, intern(b, token), args, 2, ast);
     tfr_type left = (tfr_type)tfr_flow_node(b->flow, args[0].value)->type;
     tfr_type right = (tfr_type)tfr_flow_node(b->flow, args[1].value)->type;
     if (op == words(b)->mul && left == TFR_T_TENSOR &&
@@ -353,8 +376,8 @@ static tfr_value build_unary(tfr_builder *b, uint32_t ast) {
     tfr_kind kind = tfr_tree_kind(t, operand);
     bool minus = tfr_tree_is(t, token, "-");
     if (minus && (kind == TFR_N_INTEGER || kind == TFR_N_FLOAT))
-        return tfr_build_const(b, literal_number(b, tfr_tree_text(t, operand), true),
-                               TFR_T_NUMBER, ast);
+        return tfr_build_const(b, literal_number(b, tfr_tree_text(t, operand), true), TFR_T_NUMBER,
+                               ast);
     tfr_arg arg = tfr_build_operand(b, operand);
     uint8_t type = tfr_flow_node(b->flow, arg.value)->type;
     tfr_value v = minus ? tfr_build_node(b, TFR_V_ATEN, words(b)->neg, &arg, 1, ast)
@@ -398,7 +421,8 @@ static tfr_value build_comparison(tfr_builder *b, uint32_t ast) {
     tfr_name op = 0;
     for (uint32_t c = t->nodes[ast].child; c; c = t->nodes[c].next) {
         tfr_kind kind = tfr_tree_kind(t, c);
-        if (kind == TFR_N_COMMENT) continue;
+        if (kind == TFR_N_COMMENT || kind == TFR_N_LINE_CONTINUATION)
+            continue;
         if (t->nodes[c].field == TFR_F_OPERATORS)
             op = intern(b, c);
         else
@@ -426,25 +450,30 @@ static tfr_value build_comprehension(tfr_builder *b, uint32_t ast) {
     for (uint32_t n = ast; n; n = tfr_tree_walk(t, ast, n, false)) {
         tfr_kind kind = tfr_tree_kind(t, n);
         calls |= kind == TFR_N_CALL || kind == TFR_N_AWAIT;
-        if (kind == TFR_N_NAMED) tfr_build_unfit(b, n, "an assignment inside a comprehension");
-        if (kind != TFR_N_IDENTIFIER) continue;
+        if (kind == TFR_N_NAMED)
+            tfr_build_unfit(b, n, "an assignment inside a comprehension");
+        if (kind != TFR_N_IDENTIFIER)
+            continue;
         uint32_t p = t->nodes[n].parent;
-        bool name_only = t->nodes[n].field == TFR_F_ATTRIBUTE ||
-                         (tfr_tree_kind(t, p) == TFR_N_KEYWORD_ARGUMENT &&
-                          t->nodes[n].field == TFR_F_NAME);
+        bool name_only =
+            t->nodes[n].field == TFR_F_ATTRIBUTE ||
+            (tfr_tree_kind(t, p) == TFR_N_KEYWORD_ARGUMENT && t->nodes[n].field == TFR_F_NAME);
         if (!name_only && tfr_build_lookup(b, intern(b, n)))
             *TFR_PUSH(b->arena, &list) = tfr_build_operand(b, n);
     }
-    if (tfr_tree_kind(t, ast) == TFR_N_GENERATOR) tfr_build_capture(b, ast); // runs later
+    if (tfr_tree_kind(t, ast) == TFR_N_GENERATOR)
+        tfr_build_capture(b, ast); // runs later
     tfr_name text = intern(b, ast);
     tfr_value v = tfr_build_node(b, TFR_V_OPAQUE, text, list.items, list.count, ast);
-    if (calls) tfr_build_event(b, TFR_EV_CALL, ast, v);
+    if (calls)
+        tfr_build_event(b, TFR_EV_CALL, ast, v);
     return v;
 }
 
 static tfr_value build_lambda(tfr_builder *b, uint32_t ast) {
     tfr_build_capture(b, ast);
-    if (!outer(b)) return tfr_build_unique(b, words(b)->lambda, NULL, 0, ast);
+    if (!outer(b))
+        return tfr_build_unique(b, words(b)->lambda, NULL, 0, ast);
     return tfr_build_node(b, TFR_V_OPAQUE, intern(b, ast), NULL, 0, ast);
 }
 
@@ -453,7 +482,8 @@ static tfr_value build_suspend(tfr_builder *b, uint32_t ast, tfr_kind kind) {
     tfr_arg arg = {inner, 0};
     tfr_name name = kind == TFR_N_AWAIT ? words(b)->await : words(b)->yield;
     tfr_value v = tfr_build_unique(b, name, &arg, 1, ast);
-    if (kind == TFR_N_YIELD) b->flow->is_generator = true;
+    if (kind == TFR_N_YIELD)
+        b->flow->is_generator = true;
     tfr_build_event(b, TFR_EV_CALL, ast, v);
     return v;
 }

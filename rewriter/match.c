@@ -7,7 +7,7 @@
 typedef struct matcher {
     const tfr_rule *rule;
     tfr_flow *flow;
-    tfr_arg *map;    // by pattern node
+    tfr_arg *map;     // by pattern node
     tfr_value *trail; // pattern nodes bound, in order
     uint32_t trail_count, steps, matched;
     tfr_value root;
@@ -19,7 +19,8 @@ static uint32_t feature_hash(const tfr_vnode *n) { return (n->op * 7u + n->name 
 uint64_t tfr_match_features(const tfr_flow *flow) {
     uint64_t bits = 0;
     for (uint32_t i = 1; i < flow->nodes.count; i++)
-        if (flow->nodes.items[i].op == TFR_V_ATEN) bits |= 1ull << feature_hash(&flow->nodes.items[i]);
+        if (flow->nodes.items[i].op == TFR_V_ATEN)
+            bits |= 1ull << feature_hash(&flow->nodes.items[i]);
     return bits;
 }
 
@@ -69,29 +70,38 @@ bool tfr_match_fits(tfr_flow *flow, tfr_arg arg, tfr_param_kind kind, const char
 }
 
 static void note_failure(matcher *m, tfr_value pattern, tfr_value user, const char *why) {
-    if (!m->near || m->matched < m->near->matched) return;
-    if (m->near->rule && m->matched == m->near->matched) return;
-    *m->near = (tfr_near){.rule = m->rule, .matched = m->matched, .at = user, .root = m->root,
-                          .expected = pattern, .why = why};
+    if (!m->near || m->matched < m->near->matched)
+        return;
+    if (m->near->rule && m->matched == m->near->matched)
+        return;
+    *m->near = (tfr_near){.rule = m->rule,
+                          .matched = m->matched,
+                          .at = user,
+                          .root = m->root,
+                          .expected = pattern,
+                          .why = why};
 }
 
 static void bind(matcher *m, tfr_value pattern, tfr_arg user) {
     m->map[pattern] = user;
     m->trail[m->trail_count++] = pattern;
-    if (tfr_flow_node(m->rule->flow, pattern)->op != TFR_V_PARAM) m->matched++;
+    if (tfr_flow_node(m->rule->flow, pattern)->op != TFR_V_PARAM)
+        m->matched++;
 }
 
 static void undo(matcher *m, uint32_t to) {
     while (m->trail_count > to) {
         tfr_value p = m->trail[--m->trail_count];
         m->map[p] = (tfr_arg){0, 0};
-        if (tfr_flow_node(m->rule->flow, p)->op != TFR_V_PARAM) m->matched--;
+        if (tfr_flow_node(m->rule->flow, p)->op != TFR_V_PARAM)
+            m->matched--;
     }
 }
 
 static bool match_param(matcher *m, tfr_value pattern, tfr_arg user) {
     for (uint32_t i = 0; i < m->rule->param_count; i++) {
-        if (m->rule->params[i].value != pattern) continue;
+        if (m->rule->params[i].value != pattern)
+            continue;
         const char *why = NULL;
         if (tfr_match_fits(m->flow, user, m->rule->params[i].kind, &why)) {
             bind(m, pattern, user);
@@ -129,8 +139,10 @@ static bool match_function_as_module(matcher *m, tfr_value pattern, tfr_value us
     uint32_t function = tfr_tree_field(t, u->ast, TFR_F_FUNCTION);
     tfr_name path = tfr_module_path(m->flow->module, m->flow->module->names, function);
     tfr_str text = tfr_names_text(m->flow->module->names, path);
-    if (text.len < 6 || memcmp(text.data, "torch.", 6) != 0) return false; // x.sigmoid()
-    if (m->map[callee].value) return false;
+    if (text.len < 6 || memcmp(text.data, "torch.", 6) != 0)
+        return false; // x.sigmoid()
+    if (m->map[callee].value)
+        return false;
     bind(m, pattern, (tfr_arg){user, u->ast});
     bind(m, callee, (tfr_arg){user, function});
     return match_node(m, tfr_flow_arg(m->rule->flow, pattern, 1).value,
@@ -143,18 +155,22 @@ static bool same_shape(const matcher *m, const tfr_vnode *p, const tfr_vnode *u)
 }
 
 static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
-    if (!user.value || ++m->steps > MAX_STEPS) return false;
+    if (!user.value || ++m->steps > MAX_STEPS)
+        return false;
     if (m->map[pattern].value) {
         bool same = tfr_flow_same(m->flow, m->map[pattern].value, user.value);
-        if (!same) note_failure(m, pattern, user.value, "this must be the same value as before");
+        if (!same)
+            note_failure(m, pattern, user.value, "this must be the same value as before");
         return same;
     }
     const tfr_vnode *p = tfr_flow_node(m->rule->flow, pattern);
-    if (p->op == TFR_V_PARAM) return match_param(m, pattern, user);
+    if (p->op == TFR_V_PARAM)
+        return match_param(m, pattern, user);
     const tfr_vnode *u = tfr_flow_node(m->flow, user.value);
     uint32_t mark = m->trail_count;
     if (p->op == TFR_V_MODULE && u->op == TFR_V_ATEN) {
-        if (match_function_as_module(m, pattern, user.value)) return true;
+        if (match_function_as_module(m, pattern, user.value))
+            return true;
         undo(m, mark);
     }
     if (!same_shape(m, p, u)) {
@@ -162,9 +178,11 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
         return false;
     }
     bind(m, pattern, user);
-    if (match_args(m, pattern, user.value)) return true;
+    if (match_args(m, pattern, user.value))
+        return true;
     const tfr_words *w = m->flow->module->words;
-    bool both_ways = p->op == TFR_V_ATEN && p->arg_count == 2 && (p->name == w->add || p->name == w->mul);
+    bool both_ways =
+        p->op == TFR_V_ATEN && p->arg_count == 2 && (p->name == w->add || p->name == w->mul);
     if (both_ways) {
         undo(m, mark);
         bind(m, pattern, user);
@@ -183,13 +201,16 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
 static bool match_roots(matcher *m, uint32_t from) {
     for (uint32_t r = from; r < m->rule->root_count; r++) {
         tfr_value root = m->rule->roots[r];
-        if (m->map[root].value) continue;
+        if (m->map[root].value)
+            continue;
         const tfr_vnode *p = tfr_flow_node(m->rule->flow, root);
         for (uint32_t i = 1; i < m->flow->nodes.count; i++) {
             const tfr_vnode *u = &m->flow->nodes.items[i];
-            if (u->op != p->op || u->name != p->name) continue;
+            if (u->op != p->op || u->name != p->name)
+                continue;
             bool taken = false;
-            for (uint32_t k = 0; k < r; k++) taken |= m->map[m->rule->roots[k]].value == i;
+            for (uint32_t k = 0; k < r; k++)
+                taken |= m->map[m->rule->roots[k]].value == i;
             uint32_t mark = m->trail_count;
             if (!taken && match_node(m, root, (tfr_arg){i, u->ast}) && match_roots(m, r + 1))
                 return true;
@@ -209,10 +230,12 @@ bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_val
     const tfr_vnode *u = tfr_flow_node(flow, root);
     if (!match_node(&m, rule->roots[0], (tfr_arg){root, u->ast}) || !match_roots(&m, 1))
         return false;
-    *out = (tfr_match){.rule = rule, .root_count = rule->root_count,
-                       .leaf_count = rule->param_count};
-    for (uint32_t i = 0; i < rule->root_count; i++) out->roots[i] = m.map[rule->roots[i]].value;
-    for (uint32_t i = 0; i < rule->param_count; i++) out->leaves[i] = m.map[rule->params[i].value];
+    *out =
+        (tfr_match){.rule = rule, .root_count = rule->root_count, .leaf_count = rule->param_count};
+    for (uint32_t i = 0; i < rule->root_count; i++)
+        out->roots[i] = m.map[rule->roots[i]].value;
+    for (uint32_t i = 0; i < rule->param_count; i++)
+        out->leaves[i] = m.map[rule->params[i].value];
     out->members = TFR_NEW_ARRAY(arena, tfr_value, m.trail_count + 1);
     for (uint32_t i = 0; i < m.trail_count; i++) {
         tfr_op op = (tfr_op)tfr_flow_node(rule->flow, m.trail[i])->op;

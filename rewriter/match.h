@@ -20,8 +20,8 @@ typedef enum tfr_param_kind {
 
 typedef struct tfr_rule {
     tfr_name op;
-    tfr_str label;  // "rms_norm/cast_weight": op and reference function
-    tfr_str call;   // what is written: "rms_norm(x, weight, eps, order='cast_weight')"
+    tfr_str label; // "rms_norm/cast_weight": op and reference function
+    tfr_str call;  // what is written: "rms_norm(x, weight, eps, order='cast_weight')"
     const tfr_module *module;
     uint32_t function;
     tfr_flow *flow; // NULL for siblings

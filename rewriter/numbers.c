@@ -20,7 +20,8 @@ static void rehash(tfr_numbers *numbers) {
     numbers->slots = TFR_NEW_ARRAY(numbers->arena, uint32_t, numbers->slot_count);
     for (uint32_t id = 1; id <= numbers->count; id++) {
         uint32_t i = numbers->hashes[id - 1] & (numbers->slot_count - 1);
-        while (numbers->slots[i]) i = (i + 1) & (numbers->slot_count - 1);
+        while (numbers->slots[i])
+            i = (i + 1) & (numbers->slot_count - 1);
         numbers->slots[i] = id;
     }
 }
@@ -44,10 +45,12 @@ uint32_t tfr_numbers_get(tfr_numbers *numbers, const uint32_t *key, uint32_t len
     }
     uint32_t *copy = TFR_NEW_ARRAY(numbers->arena, uint32_t, length + 1);
     copy[0] = length;
-    if (length) memcpy(copy + 1, key, length * sizeof *key);
+    if (length)
+        memcpy(copy + 1, key, length * sizeof *key);
     numbers->keys[numbers->count] = copy;
     numbers->hashes[numbers->count++] = hash;
     numbers->slots[i] = numbers->count;
-    if (numbers->count * 2 > numbers->slot_count) rehash(numbers);
+    if (numbers->count * 2 > numbers->slot_count)
+        rehash(numbers);
     return numbers->count;
 }

@@ -8,7 +8,8 @@ static const tfr_inline *inline_of(const tfr_flow *flow, tfr_value value) {
     uint32_t seq = tfr_flow_node(flow, value)->seq;
     for (uint32_t i = 0; i < flow->inlines.count; i++) {
         const tfr_inline *in = &flow->inlines.items[i];
-        if (in->first_seq <= seq && seq < in->end_seq) return in;
+        if (in->first_seq <= seq && seq < in->end_seq)
+            return in;
     }
     return NULL;
 }
@@ -19,7 +20,8 @@ static bool inside(const tfr_flow *flow, uint32_t ast, uint32_t outer) {
 }
 
 static void refuse(tfr_place *p, uint32_t ast, const char *reason) {
-    if (p->reason) return;
+    if (p->reason)
+        return;
     p->reason = reason;
     p->reason_ast = ast;
 }
@@ -27,33 +29,39 @@ static void refuse(tfr_place *p, uint32_t ast, const char *reason) {
 // The value that a call's text stands for.
 static tfr_value value_at(const tfr_flow *flow, uint32_t ast) {
     for (uint32_t i = flow->nodes.count; i-- > 1;)
-        if (flow->nodes.items[i].ast == ast) return i;
+        if (flow->nodes.items[i].ast == ast)
+            return i;
     return 0;
 }
 
 static bool call_gives_roots(const tfr_flow *flow, const tfr_inline *in, const tfr_match *m) {
     tfr_value value = value_at(flow, in->call_ast);
-    if (!value) return false;
-    if (m->root_count == 1) return tfr_flow_same(flow, value, m->roots[0]);
+    if (!value)
+        return false;
+    if (m->root_count == 1)
+        return tfr_flow_same(flow, value, m->roots[0]);
     const tfr_vnode *n = tfr_flow_node(flow, value);
-    if (n->op != TFR_V_TUPLE || n->arg_count != m->root_count) return false;
+    if (n->op != TFR_V_TUPLE || n->arg_count != m->root_count)
+        return false;
     for (uint32_t i = 0; i < m->root_count; i++)
-        if (tfr_flow_arg(flow, value, i).value != m->roots[i]) return false;
+        if (tfr_flow_arg(flow, value, i).value != m->roots[i])
+            return false;
     return true;
 }
 
 static void find_homes(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
-    const tfr_inline *first = tfr_flow_node(flow, m->roots[0])->in_call
-                                  ? inline_of(flow, m->roots[0])
-                                  : NULL;
+    const tfr_inline *first =
+        tfr_flow_node(flow, m->roots[0])->in_call ? inline_of(flow, m->roots[0]) : NULL;
     if (first) {
         p->home[0] = first->call_ast;
         p->home_count = 1;
         for (uint32_t i = 1; i < m->root_count; i++)
-            if (inline_of(flow, m->roots[i]) != first) p->home[0] = 0;
+            if (inline_of(flow, m->roots[i]) != first)
+                p->home[0] = 0;
         if (!p->home[0] || !call_gives_roots(flow, first, m))
-            refuse(p, first->call_ast, "the results are made inside a helper that returns "
-                                       "something else too; its own call is left as it is");
+            refuse(p, first->call_ast,
+                   "the results are made inside a helper that returns "
+                   "something else too; its own call is left as it is");
         return;
     }
     p->home_count = m->root_count;
@@ -68,25 +76,46 @@ static void find_homes(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
 // Which parameter of the helper an argument of its call is; -1: cannot be told.
 static int helper_parameter(const tfr_flow *flow, uint32_t function, uint32_t argument, int index) {
     const tfr_tree *t = tree_of(flow);
-    if (tfr_tree_kind(t, argument) != TFR_N_KEYWORD_ARGUMENT) return index;
+    if (tfr_tree_kind(t, argument) != TFR_N_KEYWORD_ARGUMENT)
+        return index;
     tfr_str key = tfr_tree_text(t, tfr_tree_field(t, argument, TFR_F_NAME));
     uint32_t node = flow->module->scope->functions.items[function].node;
     uint32_t p = tfr_tree_first(t, tfr_tree_field(t, node, TFR_F_PARAMETERS));
     for (int i = 0; p; p = tfr_tree_next(t, p), i++) {
         uint32_t name = tfr_tree_field(t, p, TFR_F_NAME);
-        if (!name) name = tfr_tree_kind(t, p) == TFR_N_IDENTIFIER ? p : tfr_tree_first(t, p);
-        if (tfr_str_eq(tfr_tree_text(t, name), key)) return i;
+        if (!name)
+            name = tfr_tree_kind(t, p) == TFR_N_IDENTIFIER ? p : tfr_tree_first(t, p);
+        if (tfr_str_eq(tfr_tree_text(t, name), key))
+            return i;
     }
     return -1;
 }
 
 static bool is_rule_keyword(const tfr_flow *flow, const tfr_rule *rule, uint32_t argument) {
     const tfr_tree *t = tree_of(flow);
-    if (tfr_tree_kind(t, argument) != TFR_N_KEYWORD_ARGUMENT) return false;
+    if (tfr_tree_kind(t, argument) != TFR_N_KEYWORD_ARGUMENT)
+        return false;
     tfr_str key = tfr_tree_text(t, tfr_tree_field(t, argument, TFR_F_NAME));
     for (uint32_t k = 0; k < rule->keyword_count; k++)
-        if (tfr_str_eq(tfr_names_text(flow->module->names, rule->keywords[k]), key)) return true;
+        if (tfr_str_eq(tfr_names_text(flow->module->names, rule->keywords[k]), key))
+            return true;
     return false;
+}
+
+// Which of the op's inputs an argument is; -1: a value made by the match itself, as norm(q) is;
+// -2: neither.
+static int input_of(const tfr_flow *flow, const tfr_match *m, uint32_t value) {
+    for (uint32_t l = 0; l < m->leaf_count; l++)
+        if (m->leaves[l].ast == value)
+            return (int)l;
+    tfr_value given = value_at(flow, value);
+    for (uint32_t i = 0; i < flow->reads.count; i++)
+        if (flow->reads.items[i].ast == value)
+            given = flow->versions.items[flow->reads.items[i].version].value;
+    for (uint32_t i = 0; i < m->member_count; i++)
+        if (given && m->members[i] == given)
+            return -1;
+    return -2;
 }
 
 // The fallback calls the helper with the op's own inputs in their order: the call in the source
@@ -94,33 +123,35 @@ static bool is_rule_keyword(const tfr_flow *flow, const tfr_rule *rule, uint32_t
 static void check_helper_call(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
     const tfr_tree *t = tree_of(flow);
     uint32_t arguments = tfr_tree_field(t, p->home[0], TFR_F_ARGUMENTS);
-    int index = 0, last = -1;
-    uint32_t inputs = 0;
+    int index = 0, leaf_of[TFR_MAX_PARAMS]; // by parameter of the helper; -2: not given here
+    for (int i = 0; i < TFR_MAX_PARAMS; i++)
+        leaf_of[i] = -2;
     for (uint32_t a = tfr_tree_first(t, arguments); a; a = tfr_tree_next(t, a), index++) {
-        uint32_t value = tfr_tree_kind(t, a) == TFR_N_KEYWORD_ARGUMENT
-                             ? tfr_tree_field(t, a, TFR_F_VALUE)
-                             : a;
-        value = tfr_tree_unparen(t, value);
+        bool keyword = tfr_tree_kind(t, a) == TFR_N_KEYWORD_ARGUMENT;
+        uint32_t value = tfr_tree_unparen(t, keyword ? tfr_tree_field(t, a, TFR_F_VALUE) : a);
+        tfr_kind kind = tfr_tree_kind(t, value);
+        bool literal = kind == TFR_N_INTEGER || kind == TFR_N_UNARY;
+        if (is_rule_keyword(flow, m->rule, a) || literal)
+            continue;
         int parameter = helper_parameter(flow, p->via, a, index);
-        bool literal = tfr_tree_kind(t, value) == TFR_N_INTEGER ||
-                       tfr_tree_kind(t, value) == TFR_N_UNARY;
-        if (is_rule_keyword(flow, m->rule, a) || literal) continue;
-        int leaf = -1;
-        for (uint32_t l = 0; l < m->leaf_count; l++)
-            if (m->leaves[l].ast == value) leaf = (int)l;
-        tfr_value given = value_at(flow, value);
-        bool inner = false; // made by the match itself, as norm(q) is
-        for (uint32_t i = 0; i < m->member_count && !inner; i++)
-            inner = tfr_flow_node(flow, m->members[i])->ast == value || m->members[i] == given;
-        for (uint32_t i = 0; i < flow->reads.count && !inner; i++)
-            for (uint32_t k = 0; k < m->member_count && flow->reads.items[i].ast == value; k++)
-                inner |= flow->versions.items[flow->reads.items[i].version].value == m->members[k];
-        if (leaf < 0 && !inner)
+        int leaf = input_of(flow, m, value);
+        if (leaf == -2 || parameter < 0 || parameter >= TFR_MAX_PARAMS) {
             refuse(p, value, "the helper gets an argument that the op does not have");
-        if (parameter != (int)inputs || leaf < last)
-            refuse(p, value, "the helper takes its arguments in another order than the op");
-        if (leaf >= 0) last = leaf;
-        inputs++;
+            return;
+        }
+        leaf_of[parameter] = leaf;
+    }
+    int last = -1;
+    bool ended = false;
+    for (int i = 0; i < TFR_MAX_PARAMS; i++) {
+        if (leaf_of[i] == -2) {
+            ended = true;
+            continue;
+        }
+        if (ended || (leaf_of[i] >= 0 && leaf_of[i] < last))
+            refuse(p, p->home[0], "the helper takes its arguments in another order than the op");
+        if (leaf_of[i] >= 0)
+            last = leaf_of[i];
     }
 }
 
@@ -133,24 +164,31 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
     for (uint32_t i = 0; i < m->member_count; i++) {
         const tfr_vnode *n = tfr_flow_node(flow, m->members[i]);
         const tfr_inline *in = n->in_call ? inline_of(flow, m->members[i]) : NULL;
-        if (!in || !in->op || (home && in != home)) all_in_op = false;
-        if (!in || in->op || in == home) continue;
+        if (!in || !in->op || (home && in != home))
+            all_in_op = false;
+        if (!in || in->op || in == home)
+            continue;
         const tfr_function *f = &flow->module->scope->functions.items[in->function];
         if (f->class_index == TFR_NO_CLASS)
-            refuse(p, in->call_ast, "a part of it is inside a helper function that could be "
-                                    "replaced at run time; move the whole of it there, or none");
+            refuse(p, in->call_ast,
+                   "a part of it is inside a helper function that could be "
+                   "replaced at run time; move the whole of it there, or none");
     }
-    if (all_in_op) p->reason = ""; // the op's own call
+    if (all_in_op)
+        p->reason = ""; // the op's own call
     if (home && !home->op) {
         const tfr_function *f = &flow->module->scope->functions.items[home->function];
-        if (f->class_index == TFR_NO_CLASS) p->via = home->function;
+        if (f->class_index == TFR_NO_CLASS)
+            p->via = home->function;
     }
-    if (p->via != UINT32_MAX) check_helper_call(p, flow, m);
+    if (p->via != UINT32_MAX)
+        check_helper_call(p, flow, m);
 }
 
 static bool block_allowed(const tfr_flow *flow, const tfr_match *m, uint32_t block,
                           uint32_t member_block) {
-    if (member_block == block) return true;
+    if (member_block == block)
+        return true;
     for (uint32_t i = 0; i < m->member_count; i++) // an if that the pattern has too
         if (tfr_flow_node(flow, m->members[i])->op == TFR_V_PHI)
             return tfr_flow_within(flow, member_block, block);
@@ -181,7 +219,8 @@ static uint32_t first_statement(const tfr_flow *flow, const tfr_match *m) {
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < m->root_count; i++) {
         uint32_t s = tfr_flow_node(flow, m->roots[i])->statement;
-        if (s < first) first = s;
+        if (s < first)
+            first = s;
     }
     return first;
 }
@@ -193,18 +232,23 @@ static void check_effects(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         tfr_arg arg = leaf ? m->leaves[i - m->member_count] : (tfr_arg){m->members[i], 0};
         const tfr_vnode *n = tfr_flow_node(flow, arg.value);
         // A leaf that is written out where it stands moves with the match; a name does not.
-        if (leaf && (!arg.ast || n->ast != arg.ast || n->op == TFR_V_PARAM)) continue;
-        if (n->seq < first) first = n->seq;
-        if (n->seq > last) last = n->seq;
+        if (leaf && (!arg.ast || n->ast != arg.ast || n->op == TFR_V_PARAM))
+            continue;
+        if (n->seq < first)
+            first = n->seq;
+        if (n->seq > last)
+            last = n->seq;
     }
     for (uint32_t i = 0; i < flow->events.count; i++) {
         const tfr_event *e = &flow->events.items[i];
-        if (e->seq <= first || e->seq >= last) continue;
+        if (e->seq <= first || e->seq >= last)
+            continue;
         // An effect inside an argument moves along with it, if at all: to the first statement.
         bool in_leaf = false;
         for (uint32_t k = 0; k < m->leaf_count; k++)
             in_leaf |= inside(flow, e->ast, m->leaves[k].ast);
-        if (in_leaf && (p->home_count == 1 || e->statement == first_statement(flow, m))) continue;
+        if (in_leaf && (p->home_count == 1 || e->statement == first_statement(flow, m)))
+            continue;
         refuse(p, e->ast,
                e->kind == TFR_EV_WRITE
                    ? "something is written between its parts, maybe to its inputs"
@@ -214,7 +258,8 @@ static void check_effects(tfr_place *p, const tfr_flow *flow, const tfr_match *m
 
 // Nothing may be added before a statement whose home runs more than once, or only sometimes.
 static void check_statements(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
-    if (p->home_count == 1) return;
+    if (p->home_count == 1)
+        return;
     for (uint32_t i = 0; i < m->root_count; i++) {
         const tfr_vnode *n = tfr_flow_node(flow, m->roots[i]);
         if (flow->statements.items[n->statement].block != p->block)
@@ -224,9 +269,11 @@ static void check_statements(tfr_place *p, const tfr_flow *flow, const tfr_match
 
 void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match) {
     *out = (tfr_place){.via = UINT32_MAX};
-    if (flow->unfit) refuse(out, flow->unfit_ast, flow->unfit);
+    if (flow->unfit)
+        refuse(out, flow->unfit_ast, flow->unfit);
     find_homes(out, flow, match);
-    if (out->home[0]) check_helpers(out, flow, match);
+    if (out->home[0])
+        check_helpers(out, flow, match);
     check_blocks(out, flow, match);
     check_effects(out, flow, match);
     check_statements(out, flow, match);

@@ -32,14 +32,15 @@ typedef struct rewriter {
         tfr_place *places;
         uint32_t count;
         tfr_edits edits;
-    } *changed;
+    } * changed;
     uint32_t changed_count, changed_cap;
 } rewriter;
 
 // ---- report ---------------------------------------------------------------------------------
 
 static tfr_str class_name(const rewriter *r, const tfr_flow *flow) {
-    if (flow->class_index == TFR_NO_CLASS) return (tfr_str){"", 0};
+    if (flow->class_index == TFR_NO_CLASS)
+        return (tfr_str){"", 0};
     return tfr_names_text(&r->names, r->scope.classes.items[flow->class_index].name);
 }
 
@@ -53,36 +54,47 @@ static void line_range(const rewriter *r, const tfr_flow *flow, const tfr_match 
     for (uint32_t i = 0; i < m->member_count + p->home_count; i++) {
         uint32_t ast = i < m->member_count ? tfr_flow_node(flow, m->members[i])->ast
                                            : p->home[i - m->member_count];
-        if (!ast) continue;
-        if (r->tree.nodes[ast].start < start) start = r->tree.nodes[ast].start;
-        if (r->tree.nodes[ast].end > end) end = r->tree.nodes[ast].end;
+        if (!ast)
+            continue;
+        if (r->tree.nodes[ast].start < start)
+            start = r->tree.nodes[ast].start;
+        if (r->tree.nodes[ast].end > end)
+            end = r->tree.nodes[ast].end;
     }
-    if (start == UINT32_MAX) start = end = r->tree.nodes[r->scope.functions.items[flow->function].node].start;
+    if (start == UINT32_MAX)
+        start = end = r->tree.nodes[r->scope.functions.items[flow->function].node].start;
     tfr_source_position(r->src, start, line, &column);
     tfr_source_position(r->src, end, end_line, &column);
 }
 
 static void add_refused(rewriter *r, const tfr_flow *flow, const tfr_rule *rule, uint32_t ast,
                         uint32_t block_ast, tfr_str reason) {
-    if (!ast) ast = r->scope.functions.items[flow->function].node;
-    tfr_refused item = {.op = tfr_names_text(&r->names, rule->op), .rule = rule->label,
-                        .class_name = class_name(r, flow), .function = function_name(r, flow),
+    if (!ast)
+        ast = r->scope.functions.items[flow->function].node;
+    tfr_refused item = {.op = tfr_names_text(&r->names, rule->op),
+                        .rule = rule->label,
+                        .class_name = class_name(r, flow),
+                        .function = function_name(r, flow),
                         .reason = reason};
     uint32_t column;
     tfr_source_position(r->src, r->tree.nodes[ast].start, &item.line, &item.column);
-    if (!block_ast) block_ast = ast;
+    if (!block_ast)
+        block_ast = ast;
     tfr_source_position(r->src, r->tree.nodes[block_ast].start, &item.block_line, &column);
     tfr_source_position(r->src, r->tree.nodes[block_ast].end, &item.block_end_line, &column);
     for (size_t i = 0; i < r->report->refused.count; i++) { // the same place once per op
         const tfr_refused *o = &r->report->refused.items[i];
-        if (tfr_str_eq(o->op, item.op) && o->line == item.line && o->column == item.column) return;
+        if (tfr_str_eq(o->op, item.op) && o->line == item.line && o->column == item.column)
+            return;
     }
     *TFR_PUSH(r->arena, &r->report->refused) = item;
 }
 
 static void add_fused(rewriter *r, const tfr_flow *flow, const tfr_match *m, const tfr_place *p) {
-    tfr_fused item = {.op = tfr_names_text(&r->names, m->rule->op), .class_name = class_name(r, flow),
-                      .function = function_name(r, flow), .count = 1};
+    tfr_fused item = {.op = tfr_names_text(&r->names, m->rule->op),
+                      .class_name = class_name(r, flow),
+                      .function = function_name(r, flow),
+                      .count = 1};
     line_range(r, flow, m, p, &item.line, &item.end_line);
     *TFR_PUSH(r->arena, &r->report->fused) = item;
 }
@@ -136,19 +148,24 @@ static void report_near(rewriter *r, const tfr_flow *flow, const tfr_near *near)
 static bool rule_wanted(const rewriter *r, const tfr_rule *rule) {
     const tfr_options *o = r->options;
     tfr_str op = tfr_names_text(&r->names, rule->op);
-    if (rule->host_only && o->target != TFR_TARGET_HOST) return false;
+    if (rule->host_only && o->target != TFR_TARGET_HOST)
+        return false;
     for (size_t i = 0; i < o->skip_count; i++)
-        if (tfr_str_eq(o->skip[i], op)) return false;
-    if (!o->only) return true;
+        if (tfr_str_eq(o->skip[i], op))
+            return false;
+    if (!o->only)
+        return true;
     for (size_t i = 0; i < o->only_count; i++)
-        if (tfr_str_eq(o->only[i], op)) return true;
+        if (tfr_str_eq(o->only[i], op))
+            return true;
     return false;
 }
 
 static bool is_off(const rewriter *r, uint32_t ast) {
     const tfr_node *n = &r->tree.nodes[ast];
     for (uint32_t i = 0; i < r->off.count; i++)
-        if (n->start < r->off.items[i].end && r->off.items[i].start < n->end) return true;
+        if (n->start < r->off.items[i].end && r->off.items[i].start < n->end)
+            return true;
     return false;
 }
 
@@ -169,7 +186,8 @@ typedef struct chooser {
 static bool overlaps(const chooser *c, const tfr_match *m) {
     for (uint32_t i = 0; i < m->member_count; i++) {
         tfr_op op = (tfr_op)tfr_flow_node(c->flow, m->members[i])->op;
-        if (op != TFR_V_ATTR && op != TFR_V_SLICE && c->used[m->members[i]]) return true;
+        if (op != TFR_V_ATTR && op != TFR_V_SLICE && c->used[m->members[i]])
+            return true;
     }
     return false;
 }
@@ -177,24 +195,28 @@ static bool overlaps(const chooser *c, const tfr_match *m) {
 // True when the match was taken.
 static bool consider(chooser *c, const tfr_match *m) {
     tfr_place place;
-    if (overlaps(c, m)) return false;
+    if (overlaps(c, m))
+        return false;
     tfr_emit_place(&place, c->flow, m);
-    if (place.reason && !*place.reason) return false;
+    if (place.reason && !*place.reason)
+        return false;
     for (uint32_t i = 0; i < place.home_count; i++)
-        if (is_off(c->r, place.home[i])) return false;
+        if (is_off(c->r, place.home[i]))
+            return false;
     if (place.reason) {
         add_refused(c->r, c->flow, m->rule, place.reason_ast, place.home[0],
                     tfr_str_from(place.reason));
         return false;
     }
-    for (uint32_t i = 0; i < m->member_count; i++) c->used[m->members[i]] = true;
+    for (uint32_t i = 0; i < m->member_count; i++)
+        c->used[m->members[i]] = true;
     *TFR_PUSH(c->r->arena, &c->matches) = *m;
     *TFR_PUSH(c->r->arena, &c->places) = place;
     return true;
 }
 
 static bool near_enough(const tfr_near *near) {
-    return near->rule && near->matched >= 5 && near->matched * 5 >= near->rule->size;
+    return near->rule && near->matched >= 5 && near->matched * 8 >= near->rule->size;
 }
 
 static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) {
@@ -202,7 +224,8 @@ static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) 
     for (uint32_t i = 1; i < c->flow->nodes.count; i++) {
         const tfr_vnode *u = &c->flow->nodes.items[i];
         bool call = p->op == TFR_V_MODULE && u->op == TFR_V_ATEN;
-        if (!call && (u->op != p->op || u->name != p->name)) continue;
+        if (!call && (u->op != p->op || u->name != p->name))
+            continue;
         tfr_match match;
         if (!tfr_match_try(&match, rule, c->flow, i, c->r->arena, rule->refusal.len ? NULL : near))
             continue;
@@ -233,11 +256,13 @@ static sibling_role role_of(const tfr_flow *f, tfr_value v) {
     for (uint32_t i = v + 1; i < f->nodes.count; i++) {
         const tfr_vnode *n = &f->nodes.items[i];
         for (uint32_t a = 0; a < n->arg_count; a++) {
-            if (tfr_flow_arg(f, i, a).value != v) continue;
+            if (tfr_flow_arg(f, i, a).value != v)
+                continue;
             if (n->op == TFR_V_MODULE && a > 0 &&
                 tfr_flow_node(f, tfr_flow_arg(f, i, 0).value)->module == TFR_M_LINEAR)
                 return ROLE_ADAPTER;
-            if (is_act(f, i)) return ROLE_MLP;
+            if (is_act(f, i))
+                return ROLE_MLP;
             if (n->op == TFR_V_ATEN && n->name == f->module->words->mul &&
                 is_act(f, tfr_flow_arg(f, i, 1 - (a & 1u)).value))
                 return ROLE_MLP;
@@ -248,55 +273,68 @@ static sibling_role role_of(const tfr_flow *f, tfr_value v) {
 
 static bool is_linear_call(const chooser *c, tfr_value v) {
     const tfr_vnode *n = tfr_flow_node(c->flow, v);
-    if (n->op != TFR_V_MODULE || n->arg_count != 2 || n->in_call || !n->ast || c->used[v]) return false;
-    if (tfr_flow_node(c->flow, tfr_flow_arg(c->flow, v, 0).value)->module != TFR_M_LINEAR) return false;
+    if (n->op != TFR_V_MODULE || n->arg_count != 2 || n->in_call || !n->ast || c->used[v])
+        return false;
+    if (tfr_flow_node(c->flow, tfr_flow_arg(c->flow, v, 0).value)->module != TFR_M_LINEAR)
+        return false;
     return tfr_flow_node(c->flow, tfr_flow_arg(c->flow, v, 1).value)->op != TFR_V_KEYWORD;
 }
 
 static const tfr_event *event_between(const tfr_flow *f, tfr_value a, tfr_value b) {
     for (uint32_t i = 0; i < f->events.count; i++) {
         const tfr_event *e = &f->events.items[i];
-        if (e->seq > tfr_flow_node(f, a)->seq && e->seq < tfr_flow_node(f, b)->seq) return e;
+        if (e->seq > tfr_flow_node(f, a)->seq && e->seq < tfr_flow_node(f, b)->seq)
+            return e;
     }
     return NULL;
 }
 
 static void finish_siblings(chooser *c, const tfr_rule *rule, tfr_match *m) {
-    if (m->root_count >= rule->at_least) consider(c, m);
+    if (m->root_count >= rule->at_least)
+        consider(c, m);
 }
 
 static void choose_siblings(chooser *c, const tfr_rule *rule) {
     tfr_flow *f = c->flow;
     bool *seen = TFR_NEW_ARRAY(c->r->arena, bool, f->nodes.count);
     for (uint32_t i = 1; i < f->nodes.count; i++) {
-        if (seen[i] || !is_linear_call(c, i)) continue;
+        if (seen[i] || !is_linear_call(c, i))
+            continue;
         sibling_role role = role_of(f, i);
-        if (role == ROLE_ADAPTER) continue;
+        if (role == ROLE_ADAPTER)
+            continue;
         tfr_arg x = tfr_flow_arg(f, i, 1);
         tfr_match m = {.rule = rule};
         m.members = TFR_NEW_ARRAY(c->r->arena, tfr_value, TFR_MAX_ROOTS);
         m.leaves[m.leaf_count++] = x;
         for (uint32_t k = i; k < f->nodes.count; k++) {
-            if (seen[k] || !is_linear_call(c, k) || role_of(f, k) != role) continue;
-            if (!tfr_flow_same(f, tfr_flow_arg(f, k, 1).value, x.value)) continue;
+            if (seen[k] || !is_linear_call(c, k) || role_of(f, k) != role)
+                continue;
+            if (!tfr_flow_same(f, tfr_flow_arg(f, k, 1).value, x.value))
+                continue;
             bool twice = false; // one module called twice on one input
             for (uint32_t q = 0; q < m.root_count; q++)
                 twice |= tfr_flow_same(f, m.roots[q], k);
-            bool other_block = m.root_count && tfr_flow_node(f, k)->block != tfr_flow_node(f, m.roots[0])->block;
-            const tfr_event *e = m.root_count ? event_between(f, m.roots[m.root_count - 1], k) : NULL;
+            bool other_block =
+                m.root_count && tfr_flow_node(f, k)->block != tfr_flow_node(f, m.roots[0])->block;
+            const tfr_event *e =
+                m.root_count ? event_between(f, m.roots[m.root_count - 1], k) : NULL;
             if (other_block || e) {
-                add_refused(c->r, f, rule, other_block ? tfr_flow_node(f, k)->ast : e->ast,
-                            tfr_flow_node(f, k)->ast,
-                            other_block ? TFR_STR("branch: this projection of the same input runs "
-                                                  "under another condition")
-                            : e->kind == TFR_EV_WRITE
-                                ? TFR_STR("something is written between the projections, maybe to "
-                                          "their input")
-                                : TFR_STR("code with unknown effects runs between the projections"));
-                if (e) break;
+                add_refused(
+                    c->r, f, rule, other_block ? tfr_flow_node(f, k)->ast : e->ast,
+                    tfr_flow_node(f, k)->ast,
+                    other_block ? TFR_STR("branch: this projection of the same input runs "
+                                          "under another condition")
+                    : e->kind == TFR_EV_WRITE
+                        ? TFR_STR("something is written between the projections, maybe to "
+                                  "their input")
+                        : TFR_STR("code with unknown effects runs between the projections"));
+                if (e)
+                    break;
                 continue;
             }
-            if (twice || m.root_count == TFR_MAX_ROOTS) continue;
+            if (twice || m.root_count == TFR_MAX_ROOTS)
+                continue;
             seen[k] = true;
             m.roots[m.root_count++] = k;
             m.members[m.member_count++] = k;
@@ -330,40 +368,51 @@ static void choose(chooser *c, uint64_t features) {
     tfr_near *near = TFR_NEW_ARRAY(c->r->arena, tfr_near, rules->ops.count);
     for (uint32_t i = 0; i < rules->rules.count; i++) {
         const tfr_rule *rule = rules->rules.items[i];
-        if (!rule_wanted(c->r, rule)) continue;
+        if (!rule_wanted(c->r, rule))
+            continue;
         uint32_t op = 0;
-        while (rules->ops.items[op].name != rule->op) op++;
+        while (rules->ops.items[op].name != rule->op)
+            op++;
         if (rule->siblings)
             choose_siblings(c, rule);
-        else if ((rule->features & ~features) == 0)
+        else if (__builtin_popcountll(rule->features & ~features) <= 1) // one off: worth a reason
             choose_graph_rule(c, rule, &near[op]);
     }
     for (uint32_t op = 0; op < rules->ops.count; op++) {
-        if (!near_enough(&near[op])) continue;
+        if (!near_enough(&near[op]))
+            continue;
         bool found = false;
         for (uint32_t i = 0; i < c->matches.count; i++)
             found |= c->matches.items[i].rule->op == rules->ops.items[op].name;
-        if (!found) report_near(c->r, c->flow, &near[op]);
+        if (!found)
+            report_near(c->r, c->flow, &near[op]);
     }
 }
 
 static void rewrite_function(rewriter *r, uint32_t function) {
     const tfr_function *f = &r->scope.functions.items[function];
-    if (r->helper_used[function] || f->name == r->module.words->init) return;
+    if (r->helper_used[function] || f->name == r->module.words->init)
+        return;
     chooser c = {.r = r, .flow = tfr_module_flow(&r->module, function)};
     c.used = TFR_NEW_ARRAY(r->arena, bool, c.flow->nodes.count);
     uint64_t features = tfr_match_features(c.flow);
     choose(&c, features);
-    if (!c.matches.count) return;
-    struct changed changed = {.function = function, .flow = c.flow, .matches = c.matches.items,
-                              .places = c.places.items, .count = c.matches.count};
+    if (!c.matches.count)
+        return;
+    struct changed changed = {.function = function,
+                              .flow = c.flow,
+                              .matches = c.matches.items,
+                              .places = c.places.items,
+                              .count = c.matches.count};
     uint32_t bad;
     const char *reason;
     while (changed.count && !plan_function(r, &changed, &bad, &reason))
         drop_match(r, &changed, bad, reason);
-    if (!changed.count) return;
+    if (!changed.count)
+        return;
     for (uint32_t i = 0; i < changed.count; i++)
-        if (changed.places[i].via != UINT32_MAX) r->helper_used[changed.places[i].via] = true;
+        if (changed.places[i].via != UINT32_MAX)
+            r->helper_used[changed.places[i].via] = true;
     if (r->changed_count == r->changed_cap) {
         uint32_t cap = r->changed_cap ? r->changed_cap * 2 : 16;
         r->changed = tfr_arena_grow(r->arena, r->changed, r->changed_cap * sizeof *r->changed,
@@ -377,7 +426,8 @@ static void rewrite_function(rewriter *r, uint32_t function) {
 
 static bool comment_says(tfr_str text, const char *what) {
     size_t i = 1;
-    while (i < text.len && text.data[i] == ' ') i++;
+    while (i < text.len && text.data[i] == ' ')
+        i++;
     tfr_str rest = {text.data + i, text.len - i};
     size_t n = strlen(what);
     return rest.len >= n && memcmp(rest.data, what, n) == 0 &&
@@ -390,17 +440,20 @@ static void find_off(rewriter *r) {
     const tfr_tree *t = &r->tree;
     tfr_str text = r->src->text;
     for (uint32_t n = 1; n; n = tfr_tree_walk(t, 1, n, false)) {
-        if (tfr_tree_kind(t, n) != TFR_N_COMMENT || !comment_says(tfr_tree_text(t, n), "tfrewrite: off"))
+        if (tfr_tree_kind(t, n) != TFR_N_COMMENT ||
+            !comment_says(tfr_tree_text(t, n), "tfrewrite: off"))
             continue;
         uint32_t line_start = t->nodes[n].start, first;
-        while (line_start && text.data[line_start - 1] != '\n') line_start--;
+        while (line_start && text.data[line_start - 1] != '\n')
+            line_start--;
         first = line_start;
-        while (text.data[first] == ' ' || text.data[first] == '\t') first++;
+        while (text.data[first] == ' ' || text.data[first] == '\t')
+            first++;
         span off = {t->nodes[n].start, t->nodes[t->nodes[n].parent].end};
         if (first != t->nodes[n].start) { // behind code
             for (uint32_t d = 1; d; d = tfr_tree_walk(t, 1, d, false))
-                if (t->nodes[d].start == first && (tfr_tree_kind(t, d) == TFR_N_CLASS ||
-                                                   tfr_tree_kind(t, d) == TFR_N_FUNCTION))
+                if (t->nodes[d].start == first &&
+                    (tfr_tree_kind(t, d) == TFR_N_CLASS || tfr_tree_kind(t, d) == TFR_N_FUNCTION))
                     off = (span){t->nodes[d].start, t->nodes[d].end};
         } else {
             for (uint32_t c = n; c; c = t->nodes[c].next)
@@ -426,7 +479,8 @@ static void find_alias(rewriter *r) {
         bool taken = false;
         for (uint32_t n = 1; n < r->tree.count && !taken; n++)
             taken = r->tree.nodes[n].kind == TFR_N_IDENTIFIER && tfr_tree_is(&r->tree, n, names[i]);
-        if (taken) continue;
+        if (taken)
+            continue;
         r->alias = tfr_str_from(names[i]);
         return;
     }
@@ -434,9 +488,12 @@ static void find_alias(rewriter *r) {
 }
 
 static uint32_t line_end(tfr_str text, uint32_t at) {
-    while (at < text.len && text.data[at] != '\n' && text.data[at] != '\r') at++;
-    if (at < text.len && text.data[at] == '\r') at++;
-    if (at < text.len && text.data[at] == '\n') at++;
+    while (at < text.len && text.data[at] != '\n' && text.data[at] != '\r')
+        at++;
+    if (at < text.len && text.data[at] == '\r')
+        at++;
+    if (at < text.len && text.data[at] == '\n')
+        at++;
     return at;
 }
 
@@ -461,7 +518,8 @@ static tfr_edit import_edit(rewriter *r) {
 
 static int by_start(const void *a, const void *b) {
     const tfr_edit *x = a, *y = b;
-    if (x->start != y->start) return x->start < y->start ? -1 : 1;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
@@ -471,7 +529,8 @@ static tfr_str apply(rewriter *r, tfr_edits *all) {
     uint32_t at = 0;
     for (uint32_t i = 0; i < all->count; i++) {
         const tfr_edit *e = &all->items[i];
-        if (e->start < at) return (tfr_str){NULL, 0}; // overlapping: a fault of the planner
+        if (e->start < at)
+            return (tfr_str){NULL, 0}; // overlapping: a fault of the planner
         tfr_buf_add(&out, bytes.data + at, e->start - at);
         tfr_buf_add_str(&out, e->text);
         at = e->end;
@@ -485,7 +544,8 @@ static void gather(rewriter *r, tfr_edits *all) {
     for (uint32_t i = 0; i < r->changed_count; i++)
         for (uint32_t k = 0; k < r->changed[i].edits.count; k++)
             *TFR_PUSH(r->arena, all) = r->changed[i].edits.items[k];
-    if (all->count && !r->has_import) *TFR_PUSH(r->arena, all) = import_edit(r);
+    if (all->count && !r->has_import)
+        *TFR_PUSH(r->arena, all) = import_edit(r);
     // Several edits at one place keep the order in which they were made.
     for (uint32_t i = 1; i < all->count; i++)
         for (uint32_t k = i; k > 0 && by_start(&all->items[k - 1], &all->items[k]) > 0; k--) {
@@ -497,9 +557,13 @@ static void gather(rewriter *r, tfr_edits *all) {
 
 static void module_init(rewriter *r, tfr_module *m, const tfr_scope *scope) {
     const tfr_rules *rules = r->options->rules;
-    *m = (tfr_module){.arena = r->arena, .scope = scope, .canon = rules->canon,
-                      .words = tfr_canon_words(rules->canon), .names = &r->names,
-                      .ops = tfr_rules_as_ops(rules), .op_reference = tfr_rules_reference};
+    *m = (tfr_module){.arena = r->arena,
+                      .scope = scope,
+                      .canon = rules->canon,
+                      .words = tfr_canon_words(rules->canon),
+                      .names = &r->names,
+                      .ops = tfr_rules_as_ops(rules),
+                      .op_reference = tfr_rules_reference};
     m->purity = TFR_NEW_ARRAY(r->arena, uint8_t, scope->classes.count + 1);
     m->flows = TFR_NEW_ARRAY(r->arena, tfr_flow *, scope->functions.count + 1);
 }
@@ -529,13 +593,16 @@ static uint32_t first_wrong(rewriter *r, tfr_str text, const tfr_edits *all, boo
             parse_again(r, tree, source, all) != TFR_OK || !tfr_check_tokens(&r->tree, tree, all);
     tfr_tree_free(tree); // the flat nodes stay
     *why = "the edited text does not keep the tokens around it";
-    if (*torn) return 0;
+    if (*torn)
+        return 0;
     tfr_scope_build(scope, tree, &r->names, r->arena);
     module_init(r, module, scope);
     *torn = scope->functions.count != r->scope.functions.count;
     for (uint32_t i = 0; i < r->changed_count && !*torn; i++) {
-        tfr_flow *flow = tfr_flow_build(module, r->changed[i].function, r->changed[i].flow->numbers);
-        if (!tfr_check_flows(r->changed[i].flow, flow, why)) return i;
+        tfr_flow *flow =
+            tfr_flow_build(module, r->changed[i].function, r->changed[i].flow->numbers);
+        if (!tfr_check_flows(r->changed[i].flow, flow, why))
+            return i;
     }
     return *torn ? 0 : r->changed_count;
 }
@@ -543,13 +610,15 @@ static uint32_t first_wrong(rewriter *r, tfr_str text, const tfr_edits *all, boo
 // Takes back the last match of a function that the check does not accept.
 static void take_back(rewriter *r, uint32_t index, const char *why) {
     struct changed *f = &r->changed[index];
-    tfr_str reason = tfr_str_format(r->arena, "the rewritten text could not be proved equal (%s)", why);
+    tfr_str reason =
+        tfr_str_format(r->arena, "the rewritten text could not be proved equal (%s)", why);
     uint32_t bad = f->count - 1;
     const char *text = reason.data;
     do {
         drop_match(r, f, bad, text);
     } while (f->count && !plan_function(r, f, &bad, &text));
-    if (f->count) return;
+    if (f->count)
+        return;
     r->changed[index] = r->changed[--r->changed_count];
 }
 
@@ -568,7 +637,8 @@ static void finish_report(rewriter *r) {
         for (uint32_t m = 0; m < r->changed[i].count; m++)
             add_fused(r, r->changed[i].flow, &r->changed[i].matches[m], &r->changed[i].places[m]);
     if (r->report->fused.count)
-        qsort(r->report->fused.items, r->report->fused.count, sizeof *r->report->fused.items, by_line);
+        qsort(r->report->fused.items, r->report->fused.count, sizeof *r->report->fused.items,
+              by_line);
     if (r->report->refused.count)
         qsort(r->report->refused.items, r->report->refused.count, sizeof *r->report->refused.items,
               refused_by_line);
@@ -583,7 +653,8 @@ static tfr_str prove(rewriter *r) {
         gather(r, &all);
         tfr_str text = apply(r, &all);
         uint32_t wrong = first_wrong(r, text, &all, &torn, &why);
-        if (!torn && wrong == r->changed_count) return text;
+        if (!torn && wrong == r->changed_count)
+            return text;
         take_back(r, torn ? r->changed_count - 1 : wrong, why);
     }
     return r->src->bytes;
@@ -595,7 +666,8 @@ tfr_status tfr_rewrite(tfr_result *out, const tfr_source *src, const tfr_options
     r->src = src, r->options = options, r->arena = arena, r->report = &out->report;
     *out = (tfr_result){.text = src->bytes, .report = {.path = src->path}};
     tfr_status status = tfr_tree_parse(&r->tree, src, arena, err);
-    if (status != TFR_OK) return status;
+    if (status != TFR_OK)
+        return status;
     tfr_names_init(&r->names, &options->rules->names, arena);
     tfr_scope_build(&r->scope, &r->tree, &r->names, arena);
     module_init(r, &r->module, &r->scope);

@@ -18,7 +18,8 @@ typedef struct tfr_error {
     char message[768]; // what is wrong and what to do, one sentence or two, no final newline
 } tfr_error;
 
-// Fills `err` (which may be NULL) and gives back `status`, so that callers can `return tfr_fail(...)`.
+// Fills `err` (which may be NULL) and gives back `status`, so that callers can `return
+// tfr_fail(...)`.
 tfr_status tfr_fail(tfr_error *err, tfr_status status, const char *path, uint32_t line,
                     uint32_t column, const char *format, ...) __attribute__((format(printf, 6, 7)));
 

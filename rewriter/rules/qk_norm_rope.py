@@ -7,14 +7,18 @@ view, "bshd" keeps the layout. Rounding points are those of the norms and of rop
 from tfrewrite.rules import Const, Norm, Tensor, op, ref
 from tfrewrite.rules.rope import half
 
-op("qk_norm_rope(Tensor q, Tensor k, Module q_norm, Module k_norm, Tensor cos, Tensor sin, *, str layout, int unsqueeze_dim, str out) -> (Tensor, Tensor)")
+op(
+    "qk_norm_rope(Tensor q, Tensor k, Module q_norm, Module k_norm, Tensor cos, Tensor sin, *, str layout, int unsqueeze_dim, str out) -> (Tensor, Tensor)"
+)
 
 
 @ref(
     "qk_norm_rope(q, k, q_norm, k_norm, cos, sin, layout='half', unsqueeze_dim=dim, out='bhsd')",
     fallback="via(q_norm(q).transpose(1, 2), k_norm(k).transpose(1, 2), cos, sin)",
 )
-def norm_transpose_rope(q: Tensor, k: Tensor, q_norm: Norm, k_norm: Norm, cos: Tensor, sin: Tensor, dim: Const):
+def norm_transpose_rope(
+    q: Tensor, k: Tensor, q_norm: Norm, k_norm: Norm, cos: Tensor, sin: Tensor, dim: Const
+):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half(q_norm(q).transpose(1, 2), cos, sin), half(k_norm(k).transpose(1, 2), cos, sin)
 
@@ -23,7 +27,9 @@ def norm_transpose_rope(q: Tensor, k: Tensor, q_norm: Norm, k_norm: Norm, cos: T
     "qk_norm_rope(q, k, q_norm, k_norm, cos, sin, layout='half', unsqueeze_dim=dim, out='same')",
     fallback="via(q_norm(q), k_norm(k), cos, sin)",
 )
-def norm_rope(q: Tensor, k: Tensor, q_norm: Norm, k_norm: Norm, cos: Tensor, sin: Tensor, dim: Const):
+def norm_rope(
+    q: Tensor, k: Tensor, q_norm: Norm, k_norm: Norm, cos: Tensor, sin: Tensor, dim: Const
+):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half(q_norm(q), cos, sin), half(k_norm(k), cos, sin)
 

@@ -5,7 +5,6 @@ to x's dtype: that moves about a quarter of bfloat16 elements, so it is read fro
 """
 
 import torch
-
 from tfrewrite.rules import Param, Scalar, Tensor, op, ref
 
 op("rms_norm(Tensor x, Tensor? weight, float eps, *, str order) -> Tensor")

@@ -6,10 +6,11 @@ is computed in float32. Source: Su et al. 2021, arXiv:2104.09864.
 """
 
 import torch
-
 from tfrewrite.rules import Const, Tensor, op, ref, refuse
 
-op("rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)")
+op(
+    "rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)"
+)
 
 
 def rotate_half(x):

@@ -1,4 +1,4 @@
-"""Runs the program that $TFR_BIN names, and the example source that the command line tests rewrite."""
+"""Runs the program that $TFR_BIN names; the example source that the tests here rewrite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/ERRORS.md lists every message that the other tests here provoke, under the right exit status."""
+"""docs/ERRORS.md lists every message that the tests here provoke, under its exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders: which files are taken, in what order, links and loops, one fault among many files, and -o."""
+"""Folders: which files are taken, their order, links and loops, faults among many, and -o."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes where: source, diff and JSON on standard output, the report on standard error, the exit status."""
+"""What goes to standard output and what to standard error, and the exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""-o and -w: complete or not at all, links and modes kept, and what happens when the disk says no."""
+"""-o and -w: complete or not at all, links and modes kept; what a disk that says no does."""
 
 from __future__ import annotations
 

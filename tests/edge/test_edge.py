@@ -47,7 +47,9 @@ def rewritten(path: Path) -> Outcome:
 
 def runs() -> list:
     return [
-        pytest.param(path, dtype, id=f"{name_of(path)}-{dtype}") for path in INPUTS for dtype in wanted(path).dtypes
+        pytest.param(path, dtype, id=f"{name_of(path)}-{dtype}")
+        for path in INPUTS
+        for dtype in wanted(path).dtypes
     ]
 
 

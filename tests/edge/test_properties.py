@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 EXAMPLES = int(os.environ.get("TFR_EXAMPLES", "0"))
 SETTINGS = settings(
-    max_examples=EXAMPLES or 25,
+    max_examples=EXAMPLES or 20,
     derandomize=not EXAMPLES,  # the same programs in every run of the tests
     database=None,
     deadline=None,
@@ -509,7 +509,7 @@ def test_respelling_keeps_the_match(which):
 
 
 def check_changed(statement, replace) -> None:
-    @settings(SETTINGS, max_examples=EXAMPLES or 8)
+    @settings(SETTINGS, max_examples=EXAMPLES or 6)
     @given(changed(statement, replace))
     def check(text):
         data = text.encode()

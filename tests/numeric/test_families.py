@@ -5,6 +5,7 @@ to renew it: families.py.
 """
 
 import ast
+import sys
 
 import families
 import harness
@@ -137,6 +138,26 @@ def test_report_agrees_with_text(family):
     reported = families.fused_by_class(rewritten.fused)
     assert {k: sorted(v) for k, v in written.items()} == {k: sorted(v) for k, v in reported.items()}
     assert rewritten.changed == (rewritten.text != harness.original_text(family))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_replaced_helper_is_called(modules, family, monkeypatch):
+    """Whoever puts another rope function into the module gets it called, fused or not."""
+    variant = next(iter(FAMILIES[family].variants))
+    pair = Pair(modules, family, variant, "eager", torch.float32)
+    batch = harness.inputs(pair.old)
+    before = harness.prefill(pair.old, batch)
+    for model in (pair.old, pair.new):
+        module = sys.modules[type(model).__module__]
+        inner = module.apply_rotary_pos_emb
+
+        def other(q, k, cos, sin, *args, inner=inner, **kwargs):
+            return inner(q, k, cos, -sin, *args, **kwargs)
+
+        monkeypatch.setattr(module, "apply_rotary_pos_emb", other)
+    after = harness.prefill(pair.old, batch)
+    assert not torch.equal(before["logits"], after["logits"])
+    harness.compare(after, harness.prefill(pair.new, batch))
 
 
 def test_table_covers_every_family():

@@ -4,7 +4,7 @@
 # expect: fused linears B.forward
 # expect: fused act_mul B.forward x2
 # expect: fused rms_norm C.forward
-# expect: fused linears D.forward x2
+# expect: fused linears D.forward
 import torch
 import torch.nn.functional as F
 from torch import nn
