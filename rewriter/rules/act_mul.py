@@ -4,9 +4,10 @@ gate, up: [..., I], or one tensor [..., 2 I] that holds both: `packed` says how.
 after the product. act: a module or function of one tensor. Source: Shazeer 2020, arXiv:2002.05202.
 """
 
+import torch.nn.functional as F
 from tfrewrite.rules import Act, Const, Tensor, op, ref
 
-op("act_mul(Module act, Tensor gate, Tensor? up=None, *, str packed='') -> Tensor")
+op("act_mul(Module? act, Tensor gate, Tensor? up, *, str packed='', int dim=-1, str function='')")
 
 
 @ref("act_mul(act, gate, up)")
@@ -29,6 +30,16 @@ def packed_up_first(act: Act, up_gate: Tensor, dim: Const):
 @ref("act_mul(act, gate_up, packed='interleaved')")
 def packed_interleaved(act: Act, gate_up: Tensor):
     return act(gate_up[..., ::2]) * gate_up[..., 1::2]
+
+
+@ref("act_mul(gate, up, function='gelu_tanh')")
+def gelu_tanh_function(gate: Tensor, up: Tensor):
+    return F.gelu(gate, approximate="tanh") * up
+
+
+@ref("act_mul(gate, up, function='relu2')")
+def squared_relu_function(gate: Tensor, up: Tensor):
+    return F.relu(gate).pow(2) * up
 
 
 # Examples
@@ -60,6 +71,21 @@ ACCEPT = {
     def forward(self, x):
         return F.silu(self.a(x)) * self.b(x)
 """,
+    ],
+    "gelu_tanh_function": [
+        HEAD
+        + """
+    def forward(self, x):
+        gate = nn.functional.gelu(self.a(x), approximate="tanh")
+        return self.b(x) * gate
+"""
+    ],
+    "squared_relu_function": [
+        HEAD
+        + """
+    def forward(self, x):
+        return torch.square(F.relu(self.a(x))) * self.b(x)
+"""
     ],
     "packed_gate_first": [
         HEAD

@@ -35,5 +35,71 @@ def norm_rope(
 
 
 # Examples
-ACCEPT = {}
-REJECT = []
+HEAD = """
+class N(nn.Module):
+    def __init__(self, size, eps=1e-6):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x):
+        h = x.float()
+        return self.weight * (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
+
+
+def rotate_half(x):
+    x1 = x[..., : x.shape[-1] // 2]
+    x2 = x[..., x.shape[-1] // 2 :]
+    return torch.cat((-x2, x1), dim=-1)
+
+
+def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
+    cos = cos.unsqueeze(unsqueeze_dim)
+    sin = sin.unsqueeze(unsqueeze_dim)
+    q_embed = (q * cos) + (rotate_half(q) * sin)
+    k_embed = (k * cos) + (rotate_half(k) * sin)
+    return q_embed, k_embed
+
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q_norm = N(16)
+        self.k_norm = N(16)
+"""
+ACCEPT = {
+    "norm_transpose_rope": [
+        HEAD
+        + """
+    def forward(self, q, k, cos, sin):
+        q = self.q_norm(q).transpose(1, 2)
+        k = self.k_norm(k).transpose(1, 2)
+        return apply_rotary_pos_emb(q, k, cos, sin)
+"""
+    ],
+    "norm_rope": [
+        HEAD
+        + """
+    def forward(self, q, k, cos, sin):
+        q, k = self.q_norm(q), self.k_norm(k)
+        q, k = apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=2)
+        return q, k
+"""
+    ],
+}
+REJECT = [
+    # the norm comes after the rotation
+    HEAD
+    + """
+    def forward(self, q, k, cos, sin):
+        q, k = apply_rotary_pos_emb(q.transpose(1, 2), k.transpose(1, 2), cos, sin)
+        return self.q_norm(q), self.k_norm(k)
+""",
+    # only q is normalised
+    HEAD
+    + """
+    def forward(self, q, k, cos, sin):
+        q, k = apply_rotary_pos_emb(self.q_norm(q).transpose(1, 2), k.transpose(1, 2), cos, sin)
+        return q, k
+""",
+]

@@ -7,7 +7,7 @@ to x's dtype: that moves about a quarter of bfloat16 elements, so it is read fro
 import torch
 from tfrewrite.rules import Param, Scalar, Tensor, op, ref
 
-op("rms_norm(Tensor x, Tensor? weight, float eps, *, str order) -> Tensor")
+op("rms_norm(Tensor x, Tensor? weight, float eps, *, str order, str root='rsqrt') -> Tensor")
 
 
 def normalize(x, eps):
@@ -96,6 +96,15 @@ class N(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
         self.variance_epsilon = eps
 """
+
+
+def example(*lines):
+    return HEAD + "\n    def forward(self, x):\n" + "".join(f"        {line}\n" for line in lines)
+
+
+MEAN = "v = h.pow(2).mean(-1, keepdim=True)"
+ROOT = "h = h * torch.rsqrt(v + self.variance_epsilon)"
+POW = "h = h * torch.pow(v + self.variance_epsilon, -0.5)"
 ACCEPT = {
     "cast_then_weight": [
         HEAD
@@ -148,6 +157,36 @@ ACCEPT = {
 
         return self.weight * hidden_states
 """
+    ],
+    "weight_in_float32_then_cast": [
+        example("h = x.float()", MEAN, ROOT, "return (self.weight.float() * h).to(x.dtype)")
+    ],
+    "cast_then_one_plus_weight": [
+        example("h = x.float()", MEAN, ROOT, "return h.to(x.dtype) * (1 + self.weight)")
+    ],
+    "weight_without_cast": [
+        example(
+            "v = x.to(torch.float32).pow(2).mean(-1, keepdim=True)",
+            "x = x * torch.rsqrt(v + self.variance_epsilon)",
+            "return self.weight * x",
+        )
+    ],
+    "no_weight": [example("h = x.float()", MEAN, ROOT, "return h.type_as(x)")],
+    "cast_then_weight_pow": [
+        example("h = x.float()", MEAN, POW, "return self.weight * h.to(x.dtype)")
+    ],
+    "weight_in_float32_then_cast_pow": [
+        example("h = x.float()", MEAN, POW, "return (h * self.weight.float()).type_as(x)")
+    ],
+    "no_weight_pow": [example("h = x.float()", MEAN, POW, "return h.to(x.dtype)")],
+    "no_weight_root_cast": [
+        example(
+            "v = x.float().square().mean(-1, keepdim=True)",
+            "return x * torch.rsqrt(v + self.variance_epsilon).to(x.dtype)",
+        )
+    ],
+    "one_plus_in_its_dtype_then_cast": [
+        example("h = x.float()", MEAN, ROOT, "return (h * (1.0 + self.weight).float()).type_as(x)")
     ],
 }
 REJECT = [

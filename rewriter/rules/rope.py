@@ -189,6 +189,61 @@ def complex_numbers(x: Tensor, freqs: Tensor):
 
 
 # Examples
+CALL = """
+
+class M(nn.Module):
+    def forward(self, q, k, cos, sin):
+        q, k = apply_rotary_pos_emb(q, k, cos, sin)
+        return q, k
+"""
+ONE = """
+
+class M(nn.Module):
+    def forward(self, q, cos, sin):
+        return apply_rotary_pos_emb(q, cos, sin)
+"""
+HALF = """
+def rotate_half(x):
+    x1 = x[..., : x.shape[-1] // 2]
+    x2 = x[..., x.shape[-1] // 2 :]
+    return torch.cat((-x2, x1), dim=-1)
+"""
+PAIRS = """
+def rotate_half(x):
+    x1 = x[..., 0::2]
+    x2 = x[..., 1::2]
+    return torch.stack((-x2, x1), dim=-1).flatten(-2)
+"""
+UNSQUEEZE = ("cos = cos.unsqueeze(unsqueeze_dim)", "sin = sin.unsqueeze(unsqueeze_dim)")
+ROTATE = (
+    "q_embed = (q * cos) + (rotate_half(q) * sin)",
+    "k_embed = (k * cos) + (rotate_half(k) * sin)",
+)
+FLOATS = (
+    "q_embed = (q.float() * cos) + (rotate_half(q.float()) * sin)",
+    "k_embed = (k.float() * cos) + (rotate_half(k.float()) * sin)",
+)
+REPEAT = (
+    "cos = cos[..., : cos.shape[-1] // 2].repeat_interleave(2, dim=-1)",
+    "sin = sin[..., : sin.shape[-1] // 2].repeat_interleave(2, dim=-1)",
+)
+PARTIAL = (
+    "width = cos.shape[-1]",
+    "q_rot, q_pass = q[..., :width], q[..., width:]",
+    "k_rot, k_pass = k[..., :width], k[..., width:]",
+    "q_embed = (q_rot * cos) + (rotate_half(q_rot) * sin)",
+    "k_embed = (k_rot * cos) + (rotate_half(k_rot) * sin)",
+    "return torch.cat([q_embed, q_pass], dim=-1), torch.cat([k_embed, k_pass], dim=-1)",
+)
+BOTH = "return q_embed, k_embed"
+AS_Q = "return q_embed.to(dtype), k_embed.to(dtype)"
+
+
+def example(rotate, *lines, signature="q, k, cos, sin, unsqueeze_dim=1", call=CALL):
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"{rotate}\n\ndef apply_rotary_pos_emb({signature}):\n{body}{call}"
+
+
 HELPERS = '''
 def rotate_half(x):
     """Rotates half the hidden dims of the input."""
@@ -208,6 +263,113 @@ def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
 class M(nn.Module):
 '''
 ACCEPT = {
+    "half_one": [
+        example(
+            HALF,
+            *UNSQUEEZE,
+            "return (q * cos) + (rotate_half(q) * sin)",
+            call=ONE,
+            signature="q, cos, sin, unsqueeze_dim=1",
+        )
+    ],
+    "half_one_given": [
+        example(
+            HALF, "return (q * cos) + (rotate_half(q) * sin)", call=ONE, signature="q, cos, sin"
+        )
+    ],
+    "half_both_given": [example(HALF, *ROTATE, BOTH, signature="q, k, cos, sin")],
+    "half_both_cast_back": [
+        example(
+            HALF,
+            "q_type, k_type = q.dtype, k.dtype",
+            *UNSQUEEZE,
+            *ROTATE,
+            "return q_embed.to(q_type), k_embed.to(k_type)",
+        )
+    ],
+    "half_both_float32": [
+        example(HALF, *UNSQUEEZE, *FLOATS, "return q_embed.type_as(q), k_embed.type_as(k)")
+    ],
+    "half_both_all_float32": [
+        example(
+            HALF,
+            "q_dtype, k_dtype = q.dtype, k.dtype",
+            "q, k = q.float(), k.float()",
+            "cos, sin = cos.unsqueeze(unsqueeze_dim).float(), sin.unsqueeze(unsqueeze_dim).float()",
+            *ROTATE,
+            "return q_embed.to(q_dtype), k_embed.to(k_dtype)",
+        )
+    ],
+    "half_both_partial": [example(HALF, *UNSQUEEZE, *PARTIAL)],
+    "half_width_both": [
+        """
+def rotate(x, cos, sin):
+    first_half, second_half = torch.chunk(x, 2, dim=-1)
+    first_ = first_half * cos - second_half * sin
+    second_ = second_half * cos + first_half * sin
+    return torch.cat((first_, second_), dim=-1)
+
+"""
+        + example("", *UNSQUEEZE, "return rotate(q, cos, sin), rotate(k, cos, sin)")
+    ],
+    "pairs_both": [example(PAIRS, *UNSQUEEZE, *ROTATE, BOTH)],
+    "pairs_both_float32": [
+        example(PAIRS, *UNSQUEEZE, *FLOATS, "return q_embed.to(q.dtype), k_embed.to(k.dtype)")
+    ],
+    "pairs_both_partial": [example(PAIRS, *UNSQUEEZE, *REPEAT, *PARTIAL)],
+    "half_both_float32_as_q": [example(HALF, "dtype = q.dtype", *UNSQUEEZE, *FLOATS, AS_Q)],
+    "half_both_all_float32_as_q": [
+        example(
+            HALF,
+            "dtype = q.dtype",
+            "q, k = q.float(), k.float()",
+            "cos = cos.unsqueeze(unsqueeze_dim).float()",
+            "sin = sin.unsqueeze(unsqueeze_dim).float()",
+            *ROTATE,
+            AS_Q,
+        )
+    ],
+    "pairs_both_float32_as_q": [
+        example(
+            PAIRS, "dtype = q.dtype", "q = q.float()", "k = k.float()", *UNSQUEEZE, *ROTATE, AS_Q
+        )
+    ],
+    "pairs_both_repeat": [example(PAIRS, *UNSQUEEZE, *REPEAT, *ROTATE, BOTH)],
+    "pairs_both_repeat_float32": [
+        example(
+            PAIRS,
+            "dtype = q.dtype",
+            *UNSQUEEZE,
+            *REPEAT,
+            "q_embed = (q.float() * cos) + (rotate_half(q).float() * sin)",
+            "k_embed = (k.float() * cos) + (rotate_half(k).float() * sin)",
+            AS_Q,
+        )
+    ],
+    "pairs_to_half_both": [
+        example(
+            "",
+            "cos = cos[..., : cos.shape[-1] // 2].unsqueeze(unsqueeze_dim)",
+            "sin = sin[..., : sin.shape[-1] // 2].unsqueeze(unsqueeze_dim)",
+            "q1, q2 = q[..., 0::2], q[..., 1::2]",
+            "k1, k2 = k[..., 0::2], k[..., 1::2]",
+            "q_embed = torch.cat([q1 * cos - q2 * sin, q2 * cos + q1 * sin], dim=-1)",
+            "k_embed = torch.cat([k1 * cos - k2 * sin, k2 * cos + k1 * sin], dim=-1)",
+            BOTH,
+        )
+    ],
+    "regrouped_both": [
+        example(
+            HALF,
+            *UNSQUEEZE,
+            "b, h, s, d = q.shape",
+            "q = q.view(b, h, s, d // 2, 2).transpose(4, 3).reshape(b, h, s, d)",
+            "b, h, s, d = k.shape",
+            "k = k.view(b, h, s, d // 2, 2).transpose(4, 3).reshape(b, h, s, d)",
+            *ROTATE,
+            BOTH,
+        )
+    ],
     "half_both": [
         HELPERS
         + """
@@ -221,7 +383,7 @@ ACCEPT = {
     def forward(self, q, k, cos, sin):
         return apply_rotary_pos_emb(k, q, cos, sin, unsqueeze_dim=2)
 """,
-    ]
+    ],
 }
 REJECT = [
     # the sign of the other half

@@ -149,6 +149,7 @@ def problems(original: bytes, rewritten: bytes, report: dict) -> list[str]:
     found += outside(old_lines, new_lines, pairs)
     found += module_level(old_tree, new_tree, {id(f.node) for p in pairs for f in p})
     for a, b in pairs:
+        helpers = pure_methods(a, old_functions)
         entries = [
             e
             for path, es in owners.items()
@@ -156,7 +157,8 @@ def problems(original: bytes, rewritten: bytes, report: dict) -> list[str]:
             if path == a.path or path.startswith(a.path + ".")
         ]
         found += [
-            f"{a.path}: {what}" for what in inside_function(old_lines, new_lines, a, b, entries)
+            f"{a.path}: {what}"
+            for what in inside_function(old_lines, new_lines, a, b, entries, helpers)
         ]
     return found
 
@@ -225,7 +227,7 @@ def dump_without(node, bodies: set[int]) -> str:
 
 
 def inside_function(
-    old_lines, new_lines, old: Function, new: Function, entries: list[dict]
+    old_lines, new_lines, old: Function, new: Function, entries: list[dict], helpers: set[str]
 ) -> list[str]:
     """What must survive within a named function."""
     found = []
@@ -242,7 +244,7 @@ def inside_function(
     if before != after:
         lost, new_ones = Counter(before) - Counter(after), Counter(after) - Counter(before)
         found.append(f"comments lost {sorted(lost)}, new {sorted(new_ones)}, or in another order")
-    found += lost_calls(old.node, new.node)
+    found += lost_calls(old.node, new.node, helpers)
     found += lost_statements(old.node, new.node, spans)
     found += unset_names(old.node, new.node)
     return found
@@ -297,19 +299,37 @@ def handed_to_ops(node) -> set[str]:
     return handed
 
 
-def lost_calls(old, new) -> list[str]:
-    before, after, handed = called(old), called(new), handed_to_ops(new)
-    found = []
-    for name, count in (before - after).items():
-        method = name.rsplit(".", 1)[-1]
-        pure = name in PURE_FUNCTIONS or ("." in name and method in PURE_METHODS)
+def pure(name: str) -> bool:
+    """Whether a call of this name is a computation without an effect."""
+    name = re.sub(r"^(nn\.functional|torch\.nn\.functional|torch\.F)\.", "F.", name)
+    return name in PURE_FUNCTIONS or ("." in name and name.rsplit(".", 1)[-1] in PURE_METHODS)
+
+
+def pure_methods(function: Function, all_functions: list[Function]) -> set[str]:
+    """`self.x` for the methods of the same class that do nothing but compute."""
+    owner = function.path.rpartition(".")[0]
+    found = set()
+    for other in all_functions:
+        stores = any(
+            isinstance(n, (ast.Attribute, ast.Subscript)) and not isinstance(n.ctx, ast.Load)
+            for n in ast.walk(other.node)
+        )
         if (
-            not pure
-            and name not in handed
-            and name.replace("nn.functional.", "F.").replace("torch.F.", "F.") not in PURE_FUNCTIONS
+            other.path.rpartition(".")[0] == owner
+            and not stores
+            and all(map(pure, called(other.node)))
         ):
-            found.append(f"{count} call(s) of {name} are gone")
+            found.add(f"self.{plain(other.path)[1]}")
     return found
+
+
+def lost_calls(old, new, helpers: set[str]) -> list[str]:
+    before, after, handed = called(old), called(new), handed_to_ops(new)
+    return [
+        f"{count} call(s) of {name} are gone"
+        for name, count in (before - after).items()
+        if not pure(name) and name not in handed and name not in helpers
+    ]
 
 
 # Statements by kind. Only blocks inside a fused span may go with it (a condition that the op

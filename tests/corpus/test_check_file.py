@@ -202,3 +202,23 @@ def test_golden_diff_names_lost_and_gained():
         "c/m.py: file gained",
     ]
     assert lines[4].startswith("total: linears 2 -> 1")
+
+
+def test_only_computing_methods_may_be_absorbed():
+    text = (
+        "class A:\n    def _norm(self, x): return x * torch.rsqrt(x.pow(2))\n"
+        "    def _keep(self, x): self.last = x.float()\n"
+        "    def _log(self, x): audit(x.float())\n"
+        "    def forward(self, x):\n"
+        "        self._keep(x)\n        self._log(x)\n        return self._norm(x)\n"
+        "class B:\n    def _norm(self, x): return audit(x)\n"
+    )
+    import ast
+
+    found = check_file.functions(ast.parse(text), check_file.split_lines(text.encode()))
+    forward = next(f for f in found if f.path == "A#0.forward#0")
+    helpers = check_file.pure_methods(forward, found)
+    assert "self._norm" in helpers and not {"self._keep", "self._log"} & helpers
+    new = ast.parse("def forward(self, x):\n    return x").body[0]
+    lost = check_file.lost_calls(forward.node, new, helpers)
+    assert sorted(lost) == ["1 call(s) of self._keep are gone", "1 call(s) of self._log are gone"]

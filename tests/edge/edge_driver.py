@@ -332,9 +332,14 @@ def check_lines_inside(before: bytes, after: bytes, spans: set[tuple[str, int, i
     fused = {n for _, first, last in spans for n in range(first, last + 1)}
     lines = lines_of(before)
     for name, node in functions(ast.parse(before)):
-        if any(named(name, [place]) and node.lineno <= first <= node.end_lineno for place, first, _ in spans):
+        if any(
+            named(name, [place]) and node.lineno <= first <= node.end_lineno
+            for place, first, _ in spans
+        ):
             free = fused | lines_that_may_go(node, fused)
-            inside.update(lines[n - 1] for n in range(node.lineno, node.end_lineno + 1) if n not in free)
+            inside.update(
+                lines[n - 1] for n in range(node.lineno, node.end_lineno + 1) if n not in free
+            )
     missing = inside - Counter(lines_of(after))
     missing = {line: n for line, n in missing.items() if line.strip()}
     if missing:
@@ -345,7 +350,11 @@ def lines_that_may_go(function: ast.AST, fused: set[int]) -> set[int]:
     """The other lines of simple statements that are fused in part, and copies (`residual = hidden_states`)."""
     found = set()
     for node in ast.walk(function):
-        if isinstance(node, ast.stmt) and not hasattr(node, "body") and not isinstance(node, ast.Match):
+        if (
+            isinstance(node, ast.stmt)
+            and not hasattr(node, "body")
+            and not isinstance(node, ast.Match)
+        ):
             lines = set(range(node.lineno, node.end_lineno + 1))
             copy = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
             if copy or lines & fused:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 EXAMPLES = int(os.environ.get("TFR_EXAMPLES", "0"))
 SETTINGS = settings(
-    max_examples=EXAMPLES or 20,
+    max_examples=EXAMPLES or 15,
     derandomize=not EXAMPLES,  # the same programs in every run of the tests
     database=None,
     deadline=None,
@@ -218,7 +218,6 @@ UNRELATED = (
     "{new} = len({tensor}.shape)",
     "{new} = self.flag",
     "{new} = {tensor}.dtype",
-    "assert True",
     "{new} = {tensor} + 1",
     "{new} = {tensor}.sum()",
 )
@@ -509,9 +508,9 @@ def test_respelling_keeps_the_match(which):
 
 
 def check_changed(statement, replace) -> None:
-    @settings(SETTINGS, max_examples=EXAMPLES or 6)
-    @given(changed(statement, replace))
-    def check(text):
+    @settings(SETTINGS, max_examples=EXAMPLES or 5)
+    @given(changed(statement, replace), st.sampled_from([torch.float32, torch.bfloat16]))
+    def check(text, dtype):
         data = text.encode()
         try:
             compile(data, "generated", "exec")
@@ -525,8 +524,7 @@ def check_changed(statement, replace) -> None:
             check_bytes(data, out)
             if out.text != data:
                 check_second_run(out, rewrite_with_binary(out.text))
-                for dtype in (torch.float32, torch.bfloat16):
-                    check_runs(data, out.text, dtype)
+                check_runs(data, out.text, dtype)
         except Fault as fault:
             raise Fault(f"{fault} in\n{text}\nwhich became\n{out.text.decode()}") from fault
 

@@ -2,10 +2,16 @@
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 import warnings
 from types import ModuleType
+
+import torch
+
+TIME_LIMIT = 120  # seconds
+torch.set_num_threads(1)  # a pool of threads does not survive a fork
 
 
 class Child:
@@ -15,8 +21,6 @@ class Child:
     """
 
     def __init__(self, text, folder, path=(), without=("tfrewrite", "transformers"), **environment):
-        import torch  # noqa: F401
-
         self._names = [folder / f"{k}-{len(list(folder.iterdir()))}" for k in ("stdout", "stderr")]
         self._pid = os.fork()
         if self._pid == 0:
@@ -38,6 +42,7 @@ class Child:
         for number, name in enumerate(self._names, 1):
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+        signal.alarm(TIME_LIMIT)
         importlib.reload(warnings)  # pytest collects them
         sys.dont_write_bytecode = False
         os.environ.update(environment)

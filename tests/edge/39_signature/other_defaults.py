@@ -1,7 +1,7 @@
 # The helper's own default, an unused position_ids in the middle, parameters in another order.
 # expect: fused rope Two.forward "unsqueeze_dim=2"
 # expect: fused rope Ids.forward
-# expect: fused rope Order.forward
+# expect: told rope Order.forward
 import torch
 import torch.nn.functional as F
 from torch import nn
