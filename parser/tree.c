@@ -105,8 +105,7 @@ uint32_t tfr_tree_walk(const tfr_tree *tree, uint32_t root, uint32_t node, bool 
 }
 
 // `[*a.b]` comes as attribute(list_splat(a), b): turn it into list_splat(attribute(a, b)).
-static void repair_splat(tfr_tree *tree, uint32_t splat) {
-    tfr_node *n = tree->nodes;
+static void repair_splat(const tfr_tree *tree, tfr_node *n, uint32_t splat) {
     for (;;) {
         uint32_t outer = n[splat].parent;
         uint8_t kind = n[outer].kind;
@@ -162,7 +161,8 @@ static tfr_status fail_at_error(const tfr_source *src, TSTree *ts, tfr_error *er
 static tfr_status copy_nodes(tfr_tree *tree, TSTree *ts, tfr_arena *arena, tfr_error *err) {
     TSNode root = ts_tree_root_node(ts);
     size_t cap = ts_node_descendant_count(root) + 2;
-    tree->nodes = TFR_NEW_ARRAY(arena, tfr_node, cap);
+    tfr_node *nodes = TFR_NEW_ARRAY(arena, tfr_node, cap);
+    tree->nodes = nodes;
     tree->count = 1;
     uint32_t *last_child = TFR_NEW_ARRAY(arena, uint32_t, TFR_MAX_DEPTH + 2);
     uint32_t depth = 0, parent = 0;
@@ -172,7 +172,7 @@ static tfr_status copy_nodes(tfr_tree *tree, TSTree *ts, tfr_arena *arena, tfr_e
         TSNode node = ts_tree_cursor_current_node(&cursor);
         uint32_t id = tree->count++;
         TSSymbol symbol = ts_node_symbol(node);
-        tfr_node *n = &tree->nodes[id];
+        tfr_node *n = &nodes[id];
         n->start = ts_node_start_byte(node);
         n->end = ts_node_end_byte(node);
         n->symbol = symbol;
@@ -180,9 +180,9 @@ static tfr_status copy_nodes(tfr_tree *tree, TSTree *ts, tfr_arena *arena, tfr_e
         n->field = field_of_id[ts_tree_cursor_current_field_id(&cursor)];
         n->parent = parent;
         if (parent && last_child[depth])
-            tree->nodes[last_child[depth]].next = id;
+            nodes[last_child[depth]].next = id;
         else if (parent)
-            tree->nodes[parent].child = id;
+            nodes[parent].child = id;
         last_child[depth] = id;
         // Strings are opaque but for the expressions of an f-string.
         if (ts_tree_cursor_goto_first_child(&cursor)) {
@@ -201,12 +201,15 @@ static tfr_status copy_nodes(tfr_tree *tree, TSTree *ts, tfr_arena *arena, tfr_e
             if (!ts_tree_cursor_goto_parent(&cursor))
                 break;
             depth--;
-            parent = tree->nodes[parent].parent;
+            parent = nodes[parent].parent;
         }
         if (!moved)
             break;
     }
     ts_tree_cursor_delete(&cursor);
+    for (uint32_t i = 1; i < tree->count && status == TFR_OK; i++)
+        if (nodes[i].kind == TFR_N_LIST_SPLAT)
+            repair_splat(tree, nodes, i);
     return status;
 }
 
@@ -225,9 +228,6 @@ static tfr_status parse(tfr_tree *out, const tfr_source *src, const TSTree *old,
         tfr_tree_free(out);
         return status;
     }
-    for (uint32_t i = 1; i < out->count; i++)
-        if (out->nodes[i].kind == TFR_N_LIST_SPLAT)
-            repair_splat(out, i);
     return TFR_OK;
 }
 

@@ -35,7 +35,7 @@ typedef struct tfr_node {
 
 typedef struct tfr_tree {
     const tfr_source *src;
-    tfr_node *nodes; // in pre-order, but for repaired places
+    const tfr_node *nodes; // in pre-order, but for repaired places
     uint32_t count;
     void
         *parsed; // tree-sitter's own tree, for parsing an edited text again; freed by tfr_tree_free
@@ -55,6 +55,11 @@ tfr_status tfr_tree_parse(tfr_tree *out, const tfr_source *src, tfr_arena *arena
 tfr_status tfr_tree_parse_again(tfr_tree *out, const tfr_source *src, const tfr_tree *old,
                                 const tfr_change *changes, uint32_t change_count, tfr_arena *arena,
                                 tfr_error *err);
+// A tree that was parsed when the program was built.
+static inline tfr_tree tfr_tree_from_data(const tfr_source *src, const tfr_node *nodes,
+                                          uint32_t count) {
+    return (tfr_tree){.src = src, .nodes = nodes, .count = count};
+}
 void tfr_tree_free(tfr_tree *tree); // the nodes stay, they belong to the arena
 
 static inline const tfr_node *tfr_tree_at(const tfr_tree *tree, uint32_t node) {

@@ -1,14 +1,16 @@
 // The rule files of rewriter/rules/, in order of name, and rewriter/canon.py, as they were when the
-// program was built. The definitions are written by cmake/embed_rules.cmake.
+// program was built, already parsed. The definitions are written by cmake/embed_rules.c.
 #ifndef TFR_BUILTIN_RULES_H
 #define TFR_BUILTIN_RULES_H
 
-#include <stdint.h>
+#include "parser/tree.h"
 
 typedef struct tfr_builtin_rule {
     const char *name; // "rms_norm.py"
     const char *text; // NUL-terminated
     uint32_t length;  // without the NUL
+    const tfr_node *nodes;
+    uint32_t node_count;
 } tfr_builtin_rule;
 
 extern const tfr_builtin_rule tfr_builtin_rules[];

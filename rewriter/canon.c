@@ -51,11 +51,10 @@ tfr_status tfr_canon_new(tfr_canon **out, tfr_names *names, tfr_arena *arena, tf
 #undef WORD
     tfr_str text = {tfr_builtin_canon.text, tfr_builtin_canon.length};
     tfr_status status = tfr_source_from_bytes(&canon->source, "canon.py", text, arena, err);
-    if (status == TFR_OK)
-        status = tfr_tree_parse(&canon->tree, &canon->source, arena, err);
     if (status != TFR_OK)
         return status;
-    tfr_tree_free(&canon->tree);
+    canon->tree = tfr_tree_from_data(&canon->source, tfr_builtin_canon.nodes,
+                                     tfr_builtin_canon.node_count);
     tfr_scope_build(&canon->scope, &canon->tree, names, arena);
     canon->module = (tfr_module){.arena = arena,
                                  .scope = &canon->scope,

@@ -310,15 +310,18 @@ static tfr_status read_op(loader *l, bool builtin) {
     return TFR_OK;
 }
 
-static tfr_status add_file(tfr_rules *rules, const char *path, tfr_str text, bool builtin,
-                           tfr_error *err) {
+// `parsed` is the file's embedded tree, NULL for a user's file.
+static tfr_status add_file(tfr_rules *rules, const char *path, tfr_str text,
+                           const tfr_builtin_rule *parsed, tfr_error *err) {
     tfr_arena *arena = rules->arena;
     tfr_source *source = TFR_NEW(arena, tfr_source);
     tfr_tree *tree = TFR_NEW(arena, tfr_tree);
     tfr_scope *scope = TFR_NEW(arena, tfr_scope);
     tfr_module *module = TFR_NEW(arena, tfr_module);
     tfr_status status = tfr_source_from_bytes(source, path, text, arena, err);
-    if (status == TFR_OK)
+    if (status == TFR_OK && parsed)
+        *tree = tfr_tree_from_data(source, parsed->nodes, parsed->node_count);
+    else if (status == TFR_OK)
         status = tfr_tree_parse(tree, source, arena, err);
     if (status != TFR_OK)
         return TFR_E_USAGE; // a rule file is an argument, not the input
@@ -338,7 +341,7 @@ static tfr_status add_file(tfr_rules *rules, const char *path, tfr_str text, boo
     module->imports = (const tfr_module *const *)rules->modules.items;
     module->import_count = rules->modules.count;
     loader l = {.rules = rules, .module = module, .source = source, .err = err};
-    status = read_op(&l, builtin);
+    status = read_op(&l, parsed != NULL);
     if (status == TFR_OK)
         status = read_references(&l);
     *TFR_PUSH(arena, &rules->modules) = module;
@@ -348,7 +351,7 @@ static tfr_status add_file(tfr_rules *rules, const char *path, tfr_str text, boo
 tfr_status tfr_rules_add(tfr_rules *rules, const char *path, tfr_str text, tfr_error *err) {
     const char *own_path = tfr_str_dup(rules->arena, tfr_str_from(path));
     const char *own_text = tfr_str_dup(rules->arena, text);
-    return add_file(rules, own_path, (tfr_str){own_text, text.len}, false, err);
+    return add_file(rules, own_path, (tfr_str){own_text, text.len}, NULL, err);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -376,7 +379,7 @@ static tfr_status add_directory(tfr_rules *rules, const char *path, tfr_error *e
         tfr_source *source = TFR_NEW(rules->arena, tfr_source);
         tfr_status status = tfr_source_read(source, names.items[i], rules->arena, err);
         if (status == TFR_OK)
-            status = add_file(rules, names.items[i], source->bytes, false, err);
+            status = add_file(rules, names.items[i], source->bytes, NULL, err);
         if (status != TFR_OK)
             return TFR_E_USAGE;
     }
@@ -392,7 +395,7 @@ static tfr_status add_builtins(tfr_rules *rules, tfr_error *err) {
             bool early = strcmp(r->name, first[0]) == 0 || strcmp(r->name, first[1]) == 0;
             if (early != (pass == 0))
                 continue;
-            tfr_status status = add_file(rules, r->name, (tfr_str){r->text, r->length}, true, err);
+            tfr_status status = add_file(rules, r->name, (tfr_str){r->text, r->length}, r, err);
             if (status != TFR_OK)
                 return status;
         }

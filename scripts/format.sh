@@ -11,7 +11,7 @@ else
     c_mode=-i python_mode= lint_mode=--fix
 fi
 status=0
-find bench cli jit parser rewriter runtime tests -name '*.[ch]' 2>/dev/null |
+find bench cli cmake jit parser rewriter runtime tests -name '*.[ch]' 2>/dev/null |
     xargs $clang_format $c_mode || status=1
 $ruff format --quiet $python_mode . || status=1
 $ruff check --quiet $lint_mode . || status=1

@@ -48,6 +48,7 @@ class ModelReport:
     modules: list[hook.ModuleResult]  # what the hook did with the files the classes come from
     conditions: dict[str, list[str]]  # why a module is called as it is -> the modules' paths
     unwritten: list[str]  # modeling modules that run as they are, with the reason
+    calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # of ops.record()
 
     @property
     def fused(self) -> int:
@@ -75,6 +76,8 @@ class ModelReport:
         for reason, paths in self.conditions.items():
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
             yield f"  called as a module: {paths[0]}{more} ({reason})"
+        for (op, variant, path), n in sorted(self.calls.items()):
+            yield f"  ran: {op}/{variant} {n} times ({path})"
         for reason in self.unwritten:
             yield f"  as it was: {reason}"
         for c in self.classes:
@@ -87,8 +90,11 @@ def _counts(found: Counter[str]) -> str:
     return ", ".join(op if n == 1 else f"{op} x{n}" for op, n in sorted(found.items()))
 
 
-def report(model: Any) -> ModelReport:
-    """What is fused in a model, class by class, what is not, and why. Warns when nothing is."""
+def report(model: Any, calls: Counter[tuple[str, str, str]] | None = None) -> ModelReport:
+    """What is fused in a model, class by class, what is not, and why. Warns when nothing is.
+
+    calls: what `tfrewrite.ops.record()` counted while the model ran, to say which path was taken.
+    """
     classes: dict[type, ClassReport] = {}
     conditions: dict[str, list[str]] = {}
     for path, module in model.named_modules():
@@ -114,6 +120,7 @@ def report(model: Any) -> ModelReport:
         [hook.results[n] for n in names if n in hook.results],
         conditions,
         unwritten,
+        Counter(calls or {}),
     )
     if not made.fused:
         why = "; ".join(unwritten) or "no modeling module was recognised"

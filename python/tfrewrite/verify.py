@@ -95,7 +95,8 @@ def _verify(
 
 
 def _short(error: BaseException) -> str:
-    return traceback.format_exception_only(error)[-1].strip()
+    text = " ".join(traceback.format_exception_only(error)[-1].split())
+    return text if len(text) < 300 else text[:300] + " ..."
 
 
 # ------------------------------------------------------------------ two modules in one package

@@ -8,6 +8,7 @@ set.
 
 import ast
 import difflib
+import functools
 import io
 import re
 import tokenize
@@ -46,13 +47,26 @@ class Function:
     last: int
 
 
+@functools.lru_cache(maxsize=256)
+def nodes(node) -> list[ast.AST]:
+    """ast.walk as a list: every check asks for it again."""
+    return list(ast.walk(node))
+
+
+def statements_below(node):
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        below = getattr(node, name, None)
+        if isinstance(below, list):
+            yield from below
+
+
 def functions(tree: ast.Module, lines: list[bytes]) -> list[Function]:
     """Every function of a module, methods and nested ones included, in source order."""
     found, seen = [], Counter()
     todo = [(tree, "")]
     while todo:
         node, prefix = todo.pop()
-        for child in ast.iter_child_nodes(node):
+        for child in statements_below(node):
             name = prefix
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 name = f"{prefix}.{child.name}" if prefix else child.name
@@ -147,9 +161,13 @@ def problems(original: bytes, rewritten: bytes, report: dict) -> list[str]:
         )
     ]
     found += outside(old_lines, new_lines, pairs)
-    found += module_level(old_tree, new_tree, {id(f.node) for p in pairs for f in p})
+    found += module_level(old_tree, new_tree, [f.node for p in pairs for f in p])
+    methods: dict[str, set[str]] = {}
     for a, b in pairs:
-        helpers = pure_methods(a, old_functions)
+        owner = a.path.rpartition(".")[0]
+        if owner not in methods:
+            methods[owner] = pure_methods(a, old_functions)
+        helpers = methods[owner]
         entries = [
             e
             for path, es in owners.items()
@@ -195,35 +213,26 @@ def outside(old_lines, new_lines, pairs) -> list[str]:
     return [f"bytes outside the named functions differ: {differing}"]
 
 
-def module_level(old_tree, new_tree, bodies: set[int]) -> list[str]:
-    """The syntax tree outside the named bodies: classes, bases, decorators, signatures, every
-    __init__, everything else."""
+def module_level(old_tree, new_tree, edited: list) -> list[str]:
+    """The syntax tree outside the edited functions: bases, decorators, signatures, __init__s."""
     imports = [
         n for n in new_tree.body if isinstance(n, ast.ImportFrom) and ast.unparse(n) == IMPORT
     ]
     if len(imports) != 1:
         return [f"{len(imports)} imports of the ops at module level"]
-    dumps = []
-    for tree in (old_tree, new_tree):
-        kept = [n for n in tree.body if n not in imports]
-        dumps.append([dump_without(n, bodies) for n in kept])
-    if len(dumps[0]) != len(dumps[1]):
-        return [f"{len(dumps[0])} statements at module level became {len(dumps[1])}"]
-    return [f"module level statement {i} differs" for i, (a, b) in enumerate(zip(*dumps)) if a != b]
-
-
-def dump_without(node, bodies: set[int]) -> str:
-    """ast.dump with the statements (not the docstring) of the functions in `bodies` left out."""
-    removed = []
-    for child in ast.walk(node):
-        if id(child) in bodies:
-            removed.append((child, child.body))
-            docstring = ast.get_docstring(child, clean=False)
-            child.body = [ast.Pass()] if docstring is None else child.body[:1]
-    text = ast.dump(node)
-    for child, body in removed:
-        child.body = body
-    return text
+    bodies = [function.body for function in edited]
+    for function in edited:
+        docstring = ast.get_docstring(function, clean=False)
+        function.body = [ast.Pass()] if docstring is None else function.body[:1]
+    old, new = (
+        [ast.dump(n) for n in tree.body if n not in imports] for tree in (old_tree, new_tree)
+    )
+    for function, body in zip(edited, bodies, strict=True):
+        function.body = body
+    if len(old) != len(new):
+        return [f"{len(old)} statements at module level became {len(new)}"]
+    differing = [i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+    return [f"module level statement {i} differs" for i in differing]
 
 
 def inside_function(
@@ -267,7 +276,7 @@ def called(node) -> Counter:
     """How often each thing is called: by its dotted name, methods of local values by their own."""
     local = stored(node) - {"self", "cls"}
     names = Counter()
-    for n in ast.walk(node):
+    for n in nodes(node):
         if isinstance(n, ast.Call):
             f = n.func
             root = root_name(f)
@@ -288,7 +297,7 @@ def root_name(node) -> str | None:
 def handed_to_ops(node) -> set[str]:
     """Dotted expressions that stand as arguments of an op call: the op calls these itself."""
     handed = set()
-    for n in ast.walk(node):
+    for n in nodes(node):
         if (
             isinstance(n, ast.Call)
             and isinstance(n.func, ast.Attribute)
@@ -312,7 +321,7 @@ def pure_methods(function: Function, all_functions: list[Function]) -> set[str]:
     for other in all_functions:
         stores = any(
             isinstance(n, (ast.Attribute, ast.Subscript)) and not isinstance(n.ctx, ast.Load)
-            for n in ast.walk(other.node)
+            for n in nodes(other.node)
         )
         if (
             other.path.rpartition(".")[0] == owner
@@ -363,8 +372,8 @@ KINDS = (
 def lost_statements(old, new, spans) -> list[str]:
     found = []
     for kind in KINDS:
-        before = [n for n in ast.walk(old) if type(n) is kind]
-        after = sum(type(n) is kind for n in ast.walk(new))
+        before = [n for n in nodes(old) if type(n) is kind]
+        after = sum(type(n) is kind for n in nodes(new))
         if kind in (ast.If,):
             before = [
                 n for n in before if not any(s <= n.lineno and n.end_lineno <= e for s, e in spans)
@@ -378,7 +387,7 @@ def lost_statements(old, new, spans) -> list[str]:
     stores = [
         Counter(
             ast.unparse(n)
-            for n in ast.walk(side)
+            for n in nodes(side)
             if isinstance(n, (ast.Attribute, ast.Subscript))
             and isinstance(n.ctx, (ast.Store, ast.Del))
         )
@@ -393,18 +402,16 @@ def lost_statements(old, new, spans) -> list[str]:
 def unset_names(old, new) -> list[str]:
     """Names that were local to the original, are still read, and are set nowhere any more."""
     old_set, new_set = stored(old), stored(new)
-    read = {n.id for n in ast.walk(new) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    read = {n.id for n in nodes(new) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     gone = sorted((old_set & read) - new_set)
     return [f"{name} is read but no longer set" for name in gone]
 
 
 def stored(node) -> set[str]:
-    names = {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    names |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
-    names |= {n.name for n in ast.walk(node) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-    for n in ast.walk(node):
+    names = {n.id for n in nodes(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    names |= {n.arg for n in nodes(node) if isinstance(n, ast.arg)}
+    names |= {n.name for n in nodes(node) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    for n in nodes(node):
         if isinstance(n, (ast.Import, ast.ImportFrom)):
             names |= {(a.asname or a.name).split(".")[0] for a in n.names}
         elif isinstance(n, ast.ExceptHandler) and n.name:

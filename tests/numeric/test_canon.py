@@ -583,6 +583,17 @@ def test_not_equivalent():
     x = floats(torch.bfloat16)[0]
     rounded_early = (x.float() * 0.3).to(x.dtype) * x
     assert not torch.equal(rounded_early, (x.float() * 0.3 * x).to(x.dtype))
+    # One use of x instead of two: the gradients of all its uses add up in another order.
+    slopes = []
+    for text in (
+        "x * torch.rsqrt((x * x).mean(-1, True))",
+        "x * torch.rsqrt(x.pow(2).mean(-1, True))",
+    ):
+        leaf = torch.randn(64, 64, generator=torch.Generator().manual_seed(2)).requires_grad_()
+        eval(text, {"x": leaf, "torch": torch}).pow(3).sum().backward()
+        slopes.append(leaf.grad)
+    assert not torch.equal(*slopes)
+    torch.testing.assert_close(*slopes, rtol=1e-5, atol=1e-5)
     ids = torch.arange(3)
     assert (ids * 2).dtype != (ids * 2.0).dtype  # docs/NUMERICS.md, "Known differences"
     assert "where" not in BY_NAME or BY_NAME["where"].places == ["torch"], "c.where is not torch's"

@@ -404,6 +404,10 @@ def test_report(script):
         assert "modeling_demo.rotate(): demo_rope" in str(r), r
         assert "DemoOdd.forward line 1: demo_mul: branch" in str(r), r
         assert not r.conditions and str(tfrewrite.prepare(model)) == str(r)
+        with tfrewrite.ops.record() as calls:
+            model.a(torch.randn(2, 4))
+        r = tfrewrite.report(model, calls)
+        assert "ran: demo_mul/two_inputs 1 times (reference)" in str(r), r
 
         model.a.gate_proj.register_forward_hook(lambda *a: None)
         model.b.up_proj.forward = model.b.up_proj.forward

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 import torch
+from child import Child
 from torch import nn
 
 HOME = "transformers.models.qwen3"
@@ -48,23 +49,25 @@ def fresh(original, rewritten):
     torch._dynamo.reset()
 
 
+VALUES = dict(
+    vocab_size=64,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    max_position_embeddings=64,
+    pad_token_id=0,
+    eos_token_id=None,
+    bos_token_id=None,
+)
+
+
 def config(**more):
     from transformers import Qwen3Config
 
-    values = dict(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=64,
-        pad_token_id=0,
-        eos_token_id=None,
-        bos_token_id=None,
-    )
-    return Qwen3Config(**values | more)
+    return Qwen3Config(**VALUES | more)
 
 
 def build(module, **more):
@@ -165,6 +168,27 @@ def test_all_outputs(original, rewritten, batch, attention):
             assert torch.equal(x, y) and x.stride() == y.stride(), key
     assert len(outs[1].hidden_states) == 3
     assert (outs[1].attentions is not None) == (attention == "eager")
+
+
+ENABLE = """
+import tfrewrite
+tfrewrite.enable()
+import torch
+from transformers import AutoModelForCausalLM, Qwen3Config
+model = AutoModelForCausalLM.from_config(Qwen3Config(**VALUES)).eval()
+with tfrewrite.ops.record() as calls, torch.no_grad():
+    model.generate(torch.ones(1, 3, dtype=torch.long), max_new_tokens=2, do_sample=False)
+report = tfrewrite.report(model, calls)
+assert "qk_norm_rope/norm_transpose_rope 4 times (reference)" in str(report), report
+assert tfrewrite.hook.results["transformers.models.qwen3.modeling_qwen3"].status == "rewritten"
+"""
+
+
+def test_enable(binary, tmp_path):
+    text = f"VALUES = {VALUES!r}\n{ENABLE}"
+    done = Child(text, tmp_path).wait()
+    assert done.returncode == 0, done.stderr
+    assert "TfrewriteWarning" not in done.stderr
 
 
 # ------------------------------------------------------------------ modes

@@ -29,7 +29,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def scaled(self, x):
-        return x * torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + self.eps)
+        return x * torch.rsqrt(torch.mean(torch.square(x), dim=-1, keepdim=True) + self.eps)
 
     def forward(self, x):
         # All in float32, one rounding at the end.
@@ -52,8 +52,8 @@ class MLP(nn.Module):
 
 
 def rotate_half(x):
-    first, second = torch.chunk(x, 2, dim=-1)
-    return torch.cat((-second, first), dim=-1)
+    half = x.shape[-1] // 2
+    return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
 
 
 def apply_rotary(q, k, cos, sin, unsqueeze_dim=1):

@@ -1,0 +1,253 @@
+"""The samples: what is checked in is what the program writes, and both sides compute the same bits."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from conftest import ROOT
+
+SAMPLES = ROOT / "samples"
+CUSTOM = SAMPLES / "custom_op"
+RULES = CUSTOM / "rules"
+# Class -> ops, so that equality with nothing fused fails.
+FUSED = {
+    "qwen3": {
+        ("RMSNorm", "rms_norm"),
+        ("MLP", "linears"),
+        ("MLP", "act_mul"),
+        ("Attention", "linears"),
+        ("Attention", "qk_norm_rope"),
+        ("DecoderLayer", "add_rms_norm"),
+    },
+    "gemma2": {
+        ("RMSNorm", "rms_norm"),
+        ("MLP", "linears"),
+        ("MLP", "act_mul"),
+        ("Attention", "linears"),
+        ("Attention", "rope"),
+        ("DecoderLayer", "add_rms_norm"),
+    },
+    "phi3": {
+        ("RMSNorm", "rms_norm"),
+        ("MLP", "act_mul"),
+        ("Attention", "rope"),
+        ("DecoderLayer", "add_rms_norm"),
+    },
+}
+
+
+def load(name: str, text: str, filename: str) -> ModuleType:
+    """A module of that text. The ops ask for the file that a helper comes from, so it has one."""
+    module = ModuleType(name)
+    module.__file__ = filename
+    sys.modules[name] = module  # dataclasses look their module up
+    exec(compile(text, filename, "exec"), module.__dict__)
+    return module
+
+
+def command(binary, *words, cwd=ROOT):
+    return subprocess.run([binary, *map(str, words)], cwd=cwd, capture_output=True, text=True)
+
+
+# ------------------------------------------------------------------ before and after
+@pytest.mark.parametrize("family", FUSED)
+def test_after_is_what_the_program_writes(family, binary, tmp_path):
+    done = command(binary, "-o", tmp_path / "after", SAMPLES / family / "before")
+    assert done.returncode == 0, done.stderr
+    written = {p.name: p.read_text() for p in (tmp_path / "after").iterdir()}
+    kept = {p.name: p.read_text() for p in (SAMPLES / family / "after").glob("*.py")}
+    assert written == kept, f"run: tfrewrite -o samples/{family}/after samples/{family}/before"
+
+
+@pytest.mark.parametrize("family", FUSED)
+def test_fused_as_listed(family, binary):
+    import tfrewrite
+
+    result = tfrewrite.rewrite(SAMPLES / family / "before" / f"modeling_{family}.py")
+    assert {(f["class"], f["op"]) for f in result.fused} == FUSED[family]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("family", FUSED)
+def test_both_sides_compute_the_same_bits(family, dtype):
+    """Logits of a training forward (dropout draws too) and the gradient of every parameter."""
+    from tfrewrite import ops
+
+    results = []
+    for side in ("before", "after"):
+        path = SAMPLES / family / side / f"modeling_{family}.py"
+        module = load(f"sample_{family}_{side}", path.read_text(), str(path))
+        torch.manual_seed(0)
+        model = module.Model(module.Config()).to(dtype)
+        for parameter in model.parameters():  # norms of weight 1 would hide a lost weight
+            torch.nn.init.normal_(parameter, std=0.2)
+        with ops.record() as paths:
+            logits = model(torch.arange(22).view(2, 11) * 7 % 256)
+        logits.float().square().mean().backward()
+        gradients = {name: p.grad for name, p in model.named_parameters()}
+        results.append({"logits": logits.detach(), **gradients})
+    before, after = results
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        assert value.isfinite().all() and value.any(), name
+        assert torch.equal(value, after[name]), name
+    assert {op for op, _, _ in paths} == {op for _, op in FUSED[family]}
+    assert {path for _, _, path in paths} == {"reference"}
+
+
+def test_readme_names_every_sample():
+    listed = set(re.findall(r"^\| `([\w.]+)/?` \|", (SAMPLES / "README.md").read_text(), re.M))
+    there = {p.name for p in SAMPLES.iterdir() if p.name not in ("README.md", "__pycache__")}
+    assert listed == there
+
+
+# ------------------------------------------------------------------ an op of one's own
+@pytest.fixture
+def softcap():
+    """The rule file's module, its op known to `tfrewrite.ops`."""
+    from tfrewrite import ops, rules
+
+    assert rules.add(RULES) == ["softcap"]
+    assert "softcap" in ops.names()
+    return importlib.import_module("tfrewrite.rules.softcap")
+
+
+def test_custom_op_rewrites_its_model(binary, softcap, tmp_path):
+    """Through the command line: two calls, the rest unchanged, and a second run changes nothing."""
+    out = tmp_path / "model.py"
+    done = command(binary, "--rules", RULES, CUSTOM / "model.py", "-o", out)
+    assert done.returncode == 0, done.stderr
+    text = out.read_text()
+    assert "scores = tfr.softcap(scores, self.cap)\n" in text
+    assert 'return tfr.softcap(logits, 30.0, cast="float32")\n' in text
+    assert "tanh" not in text and "# Large scores saturate" in text
+    assert command(binary, "--rules", RULES, "--check", out).returncode == 0
+    plain = command(binary, "--check", CUSTOM / "model.py")
+    assert plain.returncode == 0 and "NOTHING WAS FUSED" in plain.stderr
+
+
+def test_custom_op_ran_and_is_equal(binary, softcap):
+    import tfrewrite
+    from tfrewrite import ops
+
+    path = CUSTOM / "model.py"
+    result = tfrewrite.rewrite(path, rules=RULES)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        outputs = []
+        for name, text in (("softcap_before", path.read_text()), ("softcap_after", result.text)):
+            torch.manual_seed(0)
+            model = load(name, text, f"{name}.py").Model().to(dtype)
+            with ops.record() as paths:
+                logits = model(torch.arange(48).view(2, 24) % 64)
+            logits.sum().backward()
+            outputs.append([logits, *(p.grad for p in model.parameters())])
+        assert all(torch.equal(a, b) for a, b in zip(*outputs, strict=True)), dtype
+        assert paths == {
+            ("softcap", "in_its_dtype", "reference"): 1,
+            ("softcap", "in_float32", "reference"): 1,
+        }
+
+
+def test_custom_op_script(binary):
+    done = subprocess.run(
+        [sys.executable, CUSTOM / "compare.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("the same bits") == 3
+
+
+HOOKED = """
+import sys
+import tfrewrite
+tfrewrite.enable(rules={rules!r}, only="softcap")
+from transformers.models.demo import modeling_demo
+import torch
+x = torch.randn(3, 5)
+from tfrewrite import ops
+with ops.record() as paths:
+    y = modeling_demo.Head()(x)
+assert torch.equal(y, 5.0 * torch.tanh(x / 5.0))
+print(dict(paths))
+"""
+
+
+def test_custom_op_through_the_hook(binary, package, tmp_path):
+    """enable(rules=...) rewrites what is imported and makes the op known, in a fresh process."""
+    (package / "modeling_demo.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Head(nn.Module):\n"
+        "    def forward(self, x):\n        return 5.0 * torch.tanh(x / 5.0)\n"
+    )
+    site = str(package.parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", HOOKED.format(rules=str(RULES))],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([site, os.environ["PYTHONPATH"]])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "{('softcap', 'in_its_dtype', 'reference'): 1}"
+
+
+def test_custom_op_is_unknown_without_its_rules(binary, tmp_path):
+    code = "from tfrewrite import ops\nops.softcap"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "no op 'softcap'" in done.stderr and "TFR_RULES" in done.stderr
+    known = {**os.environ, "TFR_RULES": str(RULES)}
+    assert subprocess.run([sys.executable, "-c", code], env=known).returncode == 0
+
+
+def rewritten(binary, text, tmp_path):
+    import tfrewrite
+
+    path = tmp_path / "example.py"
+    path.write_text("import torch\nfrom torch import nn\n" + text)
+    return tfrewrite.rewrite(path, rules=RULES, only="softcap")
+
+
+def test_custom_op_examples(binary, softcap, tmp_path):
+    calls = {"in_its_dtype": r"tfr\.softcap\(\w+, [\w.]+\)", "in_float32": "cast=.float32."}
+    assert set(softcap.ACCEPT) == set(calls)
+    for variant, texts in softcap.ACCEPT.items():
+        for text in texts:
+            result = rewritten(binary, text, tmp_path)
+            assert result.changed and re.search(calls[variant], result.text), result.text
+    for text in softcap.REJECT:
+        result = rewritten(binary, text, tmp_path)
+        assert not result.changed, text
+    assert "used elsewhere" in result.refused[0]["reason"]
+
+
+# ------------------------------------------------------------------ a rule file with a fault
+FAULTS = {
+    # change of the rule file -> the place, and what is said there
+    "annotation": (("cap: Scalar", "cap: Number"), "18:34", "unknown annotation"),
+    "call": (("softcap(x, cap)", "softcap(x, limit)"), "17:6", "not a parameter of the function"),
+    "effect": (("torch.tanh(x / cap)", "tanh(x / cap)"), "19:12", "may call only what canon.py"),
+    "syntax": (("cap_values(x, cap):", "cap_values(x, cap:"), "13:15", "never closed"),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_fault_in_a_rule_file(kind, binary, tmp_path):
+    """Exit status 2, file:line:col, and neither the source nor the output is touched."""
+    (old, new), place, message = FAULTS[kind]
+    folder = tmp_path / "rules"
+    shutil.copytree(RULES, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (folder / "softcap.py").read_text()
+    assert old in text
+    (folder / "softcap.py").write_text(text.replace(old, new, 1))
+    source, out = tmp_path / "model.py", tmp_path / "out.py"
+    shutil.copy(CUSTOM / "model.py", source)
+    for where in (["-w"], ["-o", out]):
+        done = command(binary, "--rules", folder, *where, source)
+        assert done.returncode == 2, done
+        assert re.search(rf"softcap\.py:{place}: .*{message}", done.stderr), done.stderr
+        assert done.stdout == "" and not out.exists()
+        assert source.read_text() == (CUSTOM / "model.py").read_text()
