@@ -53,8 +53,9 @@ static void add_import(tfr_scope *s, tfr_arena *arena, uint32_t node, bool condi
         if (c == module)
             continue;
         tfr_kind k = tfr_tree_kind(t, c);
-        if (k == TFR_N_WILDCARD_IMPORT) {
-            s->has_star_import = true;
+        if (k == TFR_N_WILDCARD_IMPORT) { // may have rebound any name that was there before
+            for (uint32_t i = 0; i < s->bindings.count; i++)
+                s->bindings.items[i].kind = TFR_BIND_MANY;
             continue;
         }
         uint32_t what = k == TFR_N_ALIASED_IMPORT ? tfr_tree_field(t, c, TFR_F_NAME) : c;

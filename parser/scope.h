@@ -72,7 +72,6 @@ typedef struct tfr_scope {
         tfr_function *items;
         uint32_t count, cap;
     } functions;
-    bool has_star_import;
     uint32_t last_import; // last top-level import before the first class or function; 0: none
 } tfr_scope;
 

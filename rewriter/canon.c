@@ -53,8 +53,8 @@ tfr_status tfr_canon_new(tfr_canon **out, tfr_names *names, tfr_arena *arena, tf
     tfr_status status = tfr_source_from_bytes(&canon->source, "canon.py", text, arena, err);
     if (status != TFR_OK)
         return status;
-    canon->tree = tfr_tree_from_data(&canon->source, tfr_builtin_canon.nodes,
-                                     tfr_builtin_canon.node_count);
+    canon->tree =
+        tfr_tree_from_data(&canon->source, tfr_builtin_canon.nodes, tfr_builtin_canon.node_count);
     tfr_scope_build(&canon->scope, &canon->tree, names, arena);
     canon->module = (tfr_module){.arena = arena,
                                  .scope = &canon->scope,

@@ -148,6 +148,31 @@ static void break_arguments(tfr_plan *p, tfr_buf *out, tfr_str arguments, uint32
     tfr_buf_add_str(out, indent);
 }
 
+// `via=helper`; `via=(helper, "unsqueeze_dim")` when the source gives the helper that keyword
+// itself.
+static void render_guard(tfr_plan *p, tfr_buf *out, uint32_t match) {
+    const tfr_place *place = &p->places[match];
+    if (place->via_method) {
+        tfr_str text = tfr_tree_text(p->tree, place->via_method);
+        tfr_buf_format(out, ", via=%.*s", (int)text.len, text.data);
+    }
+    if (place->via == UINT32_MAX)
+        return;
+    const tfr_function *f = &p->flow->module->scope->functions.items[place->via];
+    tfr_str name = tfr_plan_text(p, f->name);
+    if (!place->via_keywords) {
+        tfr_buf_format(out, ", via=%.*s", (int)name.len, name.data);
+        return;
+    }
+    tfr_buf_format(out, ", via=(%.*s", (int)name.len, name.data);
+    for (uint32_t k = 0; k < p->matches[match].rule->keyword_count; k++) {
+        tfr_str key = tfr_plan_text(p, p->matches[match].rule->keywords[k]);
+        if (place->via_keywords >> k & 1u)
+            tfr_buf_format(out, ", \"%.*s\"", (int)key.len, key.data);
+    }
+    tfr_buf_add(out, ")", 1);
+}
+
 // `before` and `after`: characters that share the line with the call.
 static void render_call(tfr_plan *p, tfr_buf *out, uint32_t match, size_t before, size_t after,
                         uint32_t at) {
@@ -156,11 +181,7 @@ static void render_call(tfr_plan *p, tfr_buf *out, uint32_t match, size_t before
     size_t open = (size_t)((const char *)memchr(call.data, '(', call.len) - call.data);
     tfr_buf arguments = {.arena = p->arena};
     render_arguments(p, &arguments, match, (tfr_str){call.data + open + 1, call.len - open - 2});
-    if (p->places[match].via != UINT32_MAX) {
-        const tfr_function *f = &p->flow->module->scope->functions.items[p->places[match].via];
-        tfr_str name = tfr_plan_text(p, f->name);
-        tfr_buf_format(&arguments, ", via=%.*s", (int)name.len, name.data);
-    }
+    render_guard(p, &arguments, match);
     tfr_buf_format(out, "%.*s.%.*s(", (int)p->alias.len, p->alias.data, (int)open, call.data);
     size_t width = before + p->alias.len + open + arguments.len + after + 3;
     if (width > MAX_COLUMN && arguments.len && !memchr(arguments.data, '\n', arguments.len))

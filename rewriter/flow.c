@@ -15,8 +15,9 @@ static bool outer(const tfr_builder *b) { return b->frame->depth == 0; }
 uint32_t tfr_build_block(tfr_builder *b, uint32_t parent, uint32_t condition, uint32_t way) {
     tfr_flow *f = b->flow;
     uint32_t key[3] = {parent ? f->blocks.items[parent].key : 0, condition, way};
-    *TFR_PUSH(b->arena, &f->blocks) =
-        (tfr_block){.parent = parent, .key = tfr_numbers_get(f->numbers, key, 3)};
+    *TFR_PUSH(b->arena, &f->blocks) = (tfr_block){.parent = parent,
+                                                  .key = tfr_numbers_get(f->numbers, key, 3),
+                                                  .guarded = way >= TFR_WAY_WITH};
     return f->blocks.count - 1;
 }
 
@@ -357,12 +358,12 @@ static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, in
     tfr_value condition = tfr_build_expr(b, tfr_tree_field(t, clause, TFR_F_CONDITION));
     uint32_t number = tfr_flow_node(b->flow, condition)->number;
     tfr_env before = env_copy(b, &b->frame->env);
-    uint32_t block = tfr_build_block(b, b->block, number, 1);
+    uint32_t block = tfr_build_block(b, b->block, number, TFR_WAY_TRUE);
     tfr_suite_end yes = build_body(b, tfr_tree_field(t, clause, TFR_F_CONSEQUENCE), block);
     tfr_env yes_env = b->frame->env;
     b->frame->env = before;
     uint32_t was = b->block;
-    b->block = tfr_build_block(b, was, number, 2);
+    b->block = tfr_build_block(b, was, number, TFR_WAY_FALSE);
     uint32_t next = clause == node ? tfr_tree_first(t, node) : tfr_tree_next(t, clause);
     tfr_suite_end no = build_alternative(b, node, next, depth);
     b->block = was;
@@ -398,7 +399,7 @@ static tfr_suite_end build_loop(tfr_builder *b, uint32_t node) {
     uint32_t first = b->flow->versions.count;
     region_names(b, node, first, false, &before);
     uint32_t number = over ? tfr_flow_node(b->flow, over)->number : 0;
-    uint32_t block = tfr_build_block(b, b->block, number, 3), was = b->block;
+    uint32_t block = tfr_build_block(b, b->block, number, TFR_WAY_LOOP), was = b->block;
     tfr_build_event(b, TFR_EV_OTHER, node, over);
     b->block = block;
     if (is_for) {
@@ -412,7 +413,7 @@ static tfr_suite_end build_loop(tfr_builder *b, uint32_t node) {
     uint32_t alternative = tfr_tree_field(t, node, TFR_F_ALTERNATIVE);
     if (alternative) {
         tfr_suite_end other = build_body(b, tfr_tree_field(t, alternative, TFR_F_BODY),
-                                         tfr_build_block(b, was, number, 4));
+                                         tfr_build_block(b, was, number, TFR_WAY_LOOP_ELSE));
         body.exits |= other.exits;
     }
     b->block = was;
@@ -441,8 +442,8 @@ static tfr_suite_end build_with(tfr_builder *b, uint32_t node) {
         if (target)
             tfr_build_assign(b, tfr_tree_first(t, target), tfr_build_unique(b, 0, &arg, 1, 0), 0);
     }
-    tfr_suite_end body =
-        build_body(b, tfr_tree_field(t, node, TFR_F_BODY), tfr_build_block(b, b->block, number, 5));
+    tfr_suite_end body = build_body(b, tfr_tree_field(t, node, TFR_F_BODY),
+                                    tfr_build_block(b, b->block, number, TFR_WAY_WITH));
     tfr_build_event(b, TFR_EV_OTHER, node, 0);
     leave_region(b, tfr_tree_field(t, node, TFR_F_BODY), first, &before);
     return region_end(body);
@@ -452,7 +453,7 @@ static tfr_suite_end build_with(tfr_builder *b, uint32_t node) {
 static tfr_suite_end build_parts(tfr_builder *b, uint32_t node) {
     const tfr_tree *t = tree_of(b);
     tfr_env before = env_copy(b, &b->frame->env);
-    uint32_t first = b->flow->versions.count, way = 6, was = b->block;
+    uint32_t first = b->flow->versions.count, way = TFR_WAY_PART, was = b->block;
     tfr_suite_end all = {.falls = true};
     tfr_build_event(b, TFR_EV_OTHER, node, 0);
     for (uint32_t n = node, skip = 0; n; n = tfr_tree_walk(t, node, n, skip)) {
@@ -467,7 +468,7 @@ static tfr_suite_end build_parts(tfr_builder *b, uint32_t node) {
             continue; // the list of cases
         if (statement_block) {
             region_names(b, node, first, false, &before);
-            tfr_suite_end part = build_body(b, n, tfr_build_block(b, was, way++, 6));
+            tfr_suite_end part = build_body(b, n, tfr_build_block(b, was, 0, way++));
             all.exits |= part.exits;
             tfr_build_event(b, TFR_EV_OTHER, n, 0);
             skip = 1;
@@ -658,7 +659,7 @@ tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t node) {
             all.partial = true;
         // After a conditional exit the rest runs only under a condition.
         if (end.exits || tfr_tree_kind(t, node) == TFR_N_ASSERT)
-            b->block = tfr_build_block(b, b->block, b->flow->events.count, 7);
+            b->block = tfr_build_block(b, b->block, b->flow->events.count, TFR_WAY_AFTER_EXIT);
     }
     if (all.falls && pending_count)
         all.partial = true;
@@ -687,6 +688,16 @@ static void check_introspection(tfr_builder *b, uint32_t function) {
             if (tfr_tree_is(t, n, names[i]))
                 tfr_build_unfit(b, n,
                                 "the function looks at its own local names (locals, eval, ...)");
+    }
+}
+
+// Functions that a compiler reads as source (torch.jit.script, triton.jit) cannot call our ops.
+static void check_decorators(tfr_builder *b, const tfr_function *f) {
+    const tfr_tree *t = tree_of(b);
+    for (uint32_t n = f->decorated; n; n = tfr_tree_walk(t, f->decorated, n, n == f->node)) {
+        if (tfr_tree_kind(t, n) == TFR_N_IDENTIFIER && n > f->decorated &&
+            t->nodes[n].end < t->nodes[f->node].start && tfr_tree_is(t, n, "jit"))
+            tfr_build_unfit(b, n, "the function is compiled from its own source (jit)");
     }
 }
 
@@ -750,8 +761,9 @@ tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *num
     (void)TFR_PUSH(module->arena, &flow->versions);
     (void)TFR_PUSH(module->arena, &flow->statements);
     (void)TFR_PUSH(module->arena, &flow->blocks);
-    b.block = tfr_build_block(&b, 0, 0, 0);
+    b.block = tfr_build_block(&b, 0, 0, TFR_WAY_START);
     check_introspection(&b, f->node);
+    check_decorators(&b, f);
     bind_parameters(&b, f);
     const tfr_tree *t = module->scope->tree;
     tfr_suite_end end =

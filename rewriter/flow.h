@@ -125,6 +125,7 @@ typedef struct tfr_event {
 typedef struct tfr_block {
     uint32_t parent;
     uint32_t key; // equal keys: the same conditions, written anywhere
+    bool guarded; // the body of a try or with
 } tfr_block;
 
 // A helper of the file that was seen through: calls from..to are its nodes.

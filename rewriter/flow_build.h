@@ -46,6 +46,17 @@ typedef struct tfr_suite_end {
 
 // flow.c
 tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t first_statement);
+typedef enum tfr_way { // how control gets into a block
+    TFR_WAY_START,
+    TFR_WAY_TRUE,
+    TFR_WAY_FALSE,
+    TFR_WAY_LOOP,
+    TFR_WAY_LOOP_ELSE,
+    TFR_WAY_AFTER_EXIT, // what follows a conditional return, raise, break or assert
+    TFR_WAY_SHORT_CIRCUIT,
+    TFR_WAY_WITH,
+    TFR_WAY_PART, // and above: the parts of a try or match, in order
+} tfr_way;
 uint32_t tfr_build_block(tfr_builder *b, uint32_t parent, uint32_t condition, uint32_t way);
 void tfr_build_event(tfr_builder *b, tfr_event_kind kind, uint32_t ast, tfr_value value);
 void tfr_build_unfit(tfr_builder *b, uint32_t ast, const char *why);

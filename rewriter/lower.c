@@ -238,6 +238,15 @@ static tfr_type attribute_type(const tfr_builder *b, tfr_name name) {
     return name == w->ndim ? TFR_T_NUMBER : TFR_T_UNKNOWN;
 }
 
+// self.x may run a method: a property of the class, as far as this file shows.
+static bool is_property(const tfr_builder *b, tfr_name name) {
+    const tfr_module *m = b->frame->module;
+    if (b->frame->class_index == TFR_NO_CLASS)
+        return false;
+    const tfr_function *f = tfr_scope_method(m->scope, b->frame->class_index, name);
+    return f && f->decorated && !f->is_static;
+}
+
 static tfr_value build_attribute(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     tfr_arg object = tfr_build_operand(b, tfr_tree_field(t, ast, TFR_F_OBJECT));
@@ -252,13 +261,19 @@ static tfr_value build_attribute(tfr_builder *b, uint32_t ast) {
         tfr_value v = add_node(b, TFR_V_GLOBAL, full, NULL, 0, ast, 0);
         return v;
     }
+    bool on_self = b->frame->self && tfr_flow_same(b->flow, object.value, b->frame->self);
+    if (on_self && is_property(b, name)) {
+        tfr_value v = tfr_build_unique(b, name, &object, 1, ast);
+        tfr_build_event(b, TFR_EV_CALL, ast, v);
+        return v;
+    }
     tfr_type type = attribute_type(b, name);
     bool metadata = type != TFR_T_UNKNOWN; // no write changes a tensor's dtype or shape here
     tfr_value v =
         add_node(b, TFR_V_ATTR, name, &object, 1, ast, metadata ? 0 : b->flow->events.count + 1);
     tfr_vnode *made = &b->flow->nodes.items[v];
     made->type = (uint8_t)type;
-    if (b->frame->self && tfr_flow_same(b->flow, object.value, b->frame->self)) {
+    if (on_self) {
         made->module = (uint8_t)tfr_module_attribute(b->frame->module, b->frame->class_index, name,
                                                      &made->class_index);
         if (made->module == TFR_M_PARAM)
@@ -399,7 +414,8 @@ static tfr_value build_boolean(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     tfr_arg args[2] = {tfr_build_operand(b, tfr_tree_field(t, ast, TFR_F_LEFT)), {0, 0}};
     tfr_name op = intern(b, tfr_tree_field(t, ast, TFR_F_OPERATOR));
-    args[1] = conditional_operand(b, tfr_tree_field(t, ast, TFR_F_RIGHT), args[0].value, 8);
+    args[1] = conditional_operand(b, tfr_tree_field(t, ast, TFR_F_RIGHT), args[0].value,
+                                  TFR_WAY_SHORT_CIRCUIT);
     return tfr_build_node(b, TFR_V_BOOL, op, args, 2, ast);
 }
 
@@ -408,8 +424,8 @@ static tfr_value build_conditional(tfr_builder *b, uint32_t ast) {
     uint32_t yes = tfr_tree_first(t, ast), condition = tfr_tree_next(t, yes);
     uint32_t no = tfr_tree_next(t, condition);
     tfr_arg args[3] = {tfr_build_operand(b, condition), {0, 0}, {0, 0}};
-    args[1] = conditional_operand(b, yes, args[0].value, 1);
-    args[2] = conditional_operand(b, no, args[0].value, 2);
+    args[1] = conditional_operand(b, yes, args[0].value, TFR_WAY_TRUE);
+    args[2] = conditional_operand(b, no, args[0].value, TFR_WAY_FALSE);
     tfr_type left = (tfr_type)tfr_flow_node(b->flow, args[1].value)->type;
     bool same = left == (tfr_type)tfr_flow_node(b->flow, args[2].value)->type;
     return typed(b, tfr_build_node(b, TFR_V_PHI, 0, args, 3, ast), same ? left : TFR_T_UNKNOWN);

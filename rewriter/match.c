@@ -230,8 +230,10 @@ bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_val
     const tfr_vnode *u = tfr_flow_node(flow, root);
     if (!match_node(&m, rule->roots[0], (tfr_arg){root, u->ast}) || !match_roots(&m, 1))
         return false;
-    *out =
-        (tfr_match){.rule = rule, .root_count = rule->root_count, .leaf_count = rule->param_count};
+    *out = (tfr_match){.rule = rule,
+                       .root_count = rule->root_count,
+                       .leaf_count = rule->param_count,
+                       .map = m.map};
     for (uint32_t i = 0; i < rule->root_count; i++)
         out->roots[i] = m.map[rule->roots[i]].value;
     for (uint32_t i = 0; i < rule->param_count; i++)

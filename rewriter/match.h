@@ -26,7 +26,8 @@ typedef struct tfr_rule {
     uint32_t function;
     tfr_flow *flow; // NULL for siblings
     bool siblings, host_only;
-    tfr_str refusal; // recognised but not supported: this is said; there is no `call` then
+    bool has_fallback; // the rule file says what to compute with a replaced helper
+    tfr_str refusal;   // recognised but not supported: this is said; there is no `call` then
     uint32_t at_least;
     struct {
         tfr_name name;
@@ -52,12 +53,14 @@ typedef struct tfr_match {
     uint32_t leaf_count;
     tfr_value *members; // user nodes that the pattern's inner nodes stand for, roots included
     uint32_t member_count;
+    const tfr_arg *map; // by the rule's node: the user's; NULL for siblings
 } tfr_match;
 
 // How far a failed attempt came, for the report.
 typedef struct tfr_near {
     const tfr_rule *rule;
     uint32_t matched;
+    bool complete;      // every operation of the rule is somewhere in the function
     tfr_value at;       // user's node where it failed; 0: none
     tfr_value root;     // user's node that was tried as the root
     tfr_value expected; // the rule's node there

@@ -91,15 +91,24 @@ static int helper_parameter(const tfr_flow *flow, uint32_t function, uint32_t ar
     return -1;
 }
 
-static bool is_rule_keyword(const tfr_flow *flow, const tfr_rule *rule, uint32_t argument) {
+// The rule's keyword that a parameter of the helper is called like; -1: none.
+static int rule_keyword(const tfr_flow *flow, const tfr_rule *rule, uint32_t function,
+                        int parameter) {
     const tfr_tree *t = tree_of(flow);
-    if (tfr_tree_kind(t, argument) != TFR_N_KEYWORD_ARGUMENT)
-        return false;
-    tfr_str key = tfr_tree_text(t, tfr_tree_field(t, argument, TFR_F_NAME));
+    uint32_t node = flow->module->scope->functions.items[function].node;
+    uint32_t p = tfr_tree_first(t, tfr_tree_field(t, node, TFR_F_PARAMETERS));
+    for (int i = 0; p && i < parameter; i++)
+        p = tfr_tree_next(t, p);
+    if (!p)
+        return -1;
+    uint32_t name = tfr_tree_field(t, p, TFR_F_NAME);
+    if (!name)
+        name = tfr_tree_kind(t, p) == TFR_N_IDENTIFIER ? p : tfr_tree_first(t, p);
     for (uint32_t k = 0; k < rule->keyword_count; k++)
-        if (tfr_str_eq(tfr_names_text(flow->module->names, rule->keywords[k]), key))
-            return true;
-    return false;
+        if (tfr_str_eq(tfr_names_text(flow->module->names, rule->keywords[k]),
+                       tfr_tree_text(t, name)))
+            return (int)k;
+    return -1;
 }
 
 // Which of the op's inputs an argument is; -1: a value made by the match itself, as norm(q) is;
@@ -129,11 +138,12 @@ static void check_helper_call(tfr_place *p, const tfr_flow *flow, const tfr_matc
     for (uint32_t a = tfr_tree_first(t, arguments); a; a = tfr_tree_next(t, a), index++) {
         bool keyword = tfr_tree_kind(t, a) == TFR_N_KEYWORD_ARGUMENT;
         uint32_t value = tfr_tree_unparen(t, keyword ? tfr_tree_field(t, a, TFR_F_VALUE) : a);
-        tfr_kind kind = tfr_tree_kind(t, value);
-        bool literal = kind == TFR_N_INTEGER || kind == TFR_N_UNARY;
-        if (is_rule_keyword(flow, m->rule, a) || literal)
-            continue;
         int parameter = helper_parameter(flow, p->via, a, index);
+        int given = parameter < 0 ? -1 : rule_keyword(flow, m->rule, p->via, parameter);
+        if (given >= 0) {
+            p->via_keywords |= 1u << given;
+            continue;
+        }
         int leaf = input_of(flow, m, value);
         if (leaf == -2 || parameter < 0 || parameter >= TFR_MAX_PARAMS) {
             refuse(p, value, "the helper gets an argument that the op does not have");
@@ -155,6 +165,49 @@ static void check_helper_call(tfr_place *p, const tfr_flow *flow, const tfr_matc
     }
 }
 
+// What an expression evaluates to, a name included.
+static tfr_value value_of(const tfr_flow *flow, uint32_t ast) {
+    for (uint32_t i = 0; i < flow->reads.count; i++)
+        if (flow->reads.items[i].ast == ast)
+            return flow->versions.items[flow->reads.items[i].version].value;
+    return value_at(flow, ast);
+}
+
+static uint32_t only_argument(const tfr_tree *t, uint32_t call) {
+    uint32_t arguments = tfr_tree_field(t, call, TFR_F_ARGUMENTS);
+    uint32_t first = arguments ? tfr_tree_first(t, arguments) : 0;
+    bool plain = first && tfr_tree_kind(t, first) != TFR_N_KEYWORD_ARGUMENT;
+    return plain && !tfr_tree_next(t, first) ? tfr_tree_unparen(t, first) : 0;
+}
+
+// A method of one argument that computes what a helper of the reference computes of its first
+// one: the rule's fallback can then call the method instead.
+static bool stands_for_helper(const tfr_flow *flow, const tfr_match *m, const tfr_inline *in) {
+    const tfr_flow *ref = m->rule->flow;
+    uint32_t given = only_argument(tree_of(flow), in->call_ast);
+    if (!m->rule->has_fallback || !m->map || !given)
+        return false;
+    tfr_value result = value_at(flow, in->call_ast), argument = value_of(flow, given);
+    for (uint32_t i = 0; i < ref->inlines.count; i++) {
+        const tfr_tree *t = ref->module->scope->tree;
+        uint32_t call = ref->inlines.items[i].call_ast;
+        uint32_t first = tfr_tree_first(t, tfr_tree_field(t, call, TFR_F_ARGUMENTS));
+        tfr_value their_result = value_at(ref, call);
+        tfr_value their_argument = value_of(ref, tfr_tree_unparen(t, first));
+        if (their_result && their_argument && m->map[their_result].value == result &&
+            tfr_flow_same(flow, m->map[their_argument].value, argument))
+            return true;
+    }
+    return false;
+}
+
+static void guard_method(tfr_place *p, const tfr_flow *flow, const tfr_inline *in) {
+    uint32_t method = tfr_tree_field(tree_of(flow), in->call_ast, TFR_F_FUNCTION);
+    if (p->via_method && p->via_method != method)
+        refuse(p, in->call_ast, "its parts are in several methods");
+    p->via_method = method;
+}
+
 static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
     const tfr_inline *home = NULL;
     for (uint32_t i = 0; i < flow->inlines.count; i++)
@@ -173,6 +226,11 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
             refuse(p, in->call_ast,
                    "a part of it is inside a helper function that could be "
                    "replaced at run time; move the whole of it there, or none");
+        else if (!stands_for_helper(flow, m, in))
+            refuse(p, in->call_ast,
+                   "a part of it is inside a method that a subclass could override");
+        else
+            guard_method(p, flow, in);
     }
     if (all_in_op)
         p->reason = ""; // the op's own call
@@ -181,6 +239,8 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         if (f->class_index == TFR_NO_CLASS)
             p->via = home->function;
     }
+    if (p->via != UINT32_MAX && p->via_method)
+        refuse(p, p->home[0], "its parts are in a helper and in a method");
     if (p->via != UINT32_MAX)
         check_helper_call(p, flow, m);
 }
@@ -267,6 +327,21 @@ static void check_statements(tfr_place *p, const tfr_flow *flow, const tfr_match
     }
 }
 
+static void check_surroundings(tfr_place *p, const tfr_flow *flow) {
+    const tfr_tree *t = tree_of(flow);
+    for (uint32_t i = 0; i < p->home_count; i++)
+        for (uint32_t n = p->home[i]; n; n = t->nodes[n].parent)
+            if (tfr_tree_kind(t, n) == TFR_N_STRING)
+                refuse(p, p->home[i], "it stands inside an f-string");
+    // Results of one call are bound together: a handler would miss the first when the second
+    // raises.
+    for (uint32_t b = p->block; b && p->home_count > 1; b = flow->blocks.items[b].parent)
+        if (flow->blocks.items[b].guarded)
+            refuse(p, p->home[0],
+                   "an exception between its parts could be seen by the try or with "
+                   "around it");
+}
+
 void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match) {
     *out = (tfr_place){.via = UINT32_MAX};
     if (flow->unfit)
@@ -277,4 +352,5 @@ void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match
     check_blocks(out, flow, match);
     check_effects(out, flow, match);
     check_statements(out, flow, match);
+    check_surroundings(out, flow);
 }

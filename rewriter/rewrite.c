@@ -23,7 +23,7 @@ typedef struct rewriter {
     tfr_str alias;
     bool has_import;
     TFR_LIST(span) off; // switched off by comments
-    bool *helper_used;  // functions that a fused call goes through
+    bool *untouched; // functions left alone: a fused call goes through them, or they are scripted
     // Functions that change, with their edits apart so that one can be taken back.
     struct changed {
         uint32_t function;
@@ -216,7 +216,9 @@ static bool consider(chooser *c, const tfr_match *m) {
 }
 
 static bool near_enough(const tfr_near *near) {
-    return near->rule && near->matched >= 5 && near->matched * 8 >= near->rule->size;
+    uint32_t least = near->complete ? 3 : 5;
+    return near->rule && near->rule->size >= least && near->matched >= least &&
+           near->matched * 8 >= near->rule->size;
 }
 
 static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) {
@@ -377,6 +379,8 @@ static void choose(chooser *c, uint64_t features) {
             choose_siblings(c, rule);
         else if (__builtin_popcountll(rule->features & ~features) <= 1) // one off: worth a reason
             choose_graph_rule(c, rule, &near[op]);
+        if (near[op].rule == rule)
+            near[op].complete = (rule->features & ~features) == 0;
     }
     for (uint32_t op = 0; op < rules->ops.count; op++) {
         if (!near_enough(&near[op]))
@@ -389,9 +393,29 @@ static void choose(chooser *c, uint64_t features) {
     }
 }
 
+// `torch.jit.script(name)` compiles that function, or class, from its source: ours cannot be in it.
+static void find_scripted(rewriter *r) {
+    const tfr_tree *t = &r->tree;
+    for (uint32_t n = 1; n < t->count; n++) {
+        if (t->nodes[n].kind != TFR_N_CALL)
+            continue;
+        tfr_str callee = tfr_tree_text(t, tfr_tree_field(t, n, TFR_F_FUNCTION));
+        if (callee.len < 10 || memcmp(callee.data + callee.len - 10, "jit.script", 10) != 0)
+            continue;
+        uint32_t what = tfr_tree_first(t, tfr_tree_field(t, n, TFR_F_ARGUMENTS));
+        tfr_name name = tfr_names_add(&r->names, tfr_tree_text(t, what));
+        for (uint32_t f = 0; f < r->scope.functions.count; f++) {
+            const tfr_function *function = &r->scope.functions.items[f];
+            bool of_class = function->class_index != TFR_NO_CLASS &&
+                            r->scope.classes.items[function->class_index].name == name;
+            r->untouched[f] |= function->name == name || of_class;
+        }
+    }
+}
+
 static void rewrite_function(rewriter *r, uint32_t function) {
     const tfr_function *f = &r->scope.functions.items[function];
-    if (r->helper_used[function] || f->name == r->module.words->init)
+    if (r->untouched[function] || f->name == r->module.words->init)
         return;
     chooser c = {.r = r, .flow = tfr_module_flow(&r->module, function)};
     c.used = TFR_NEW_ARRAY(r->arena, bool, c.flow->nodes.count);
@@ -412,7 +436,7 @@ static void rewrite_function(rewriter *r, uint32_t function) {
         return;
     for (uint32_t i = 0; i < changed.count; i++)
         if (changed.places[i].via != UINT32_MAX)
-            r->helper_used[changed.places[i].via] = true;
+            r->untouched[changed.places[i].via] = true;
     if (r->changed_count == r->changed_cap) {
         uint32_t cap = r->changed_cap ? r->changed_cap * 2 : 16;
         r->changed = tfr_arena_grow(r->arena, r->changed, r->changed_cap * sizeof *r->changed,
@@ -671,9 +695,10 @@ tfr_status tfr_rewrite(tfr_result *out, const tfr_source *src, const tfr_options
     tfr_names_init(&r->names, &options->rules->names, arena);
     tfr_scope_build(&r->scope, &r->tree, &r->names, arena);
     module_init(r, &r->module, &r->scope);
-    r->helper_used = TFR_NEW_ARRAY(arena, bool, r->scope.functions.count + 1);
+    r->untouched = TFR_NEW_ARRAY(arena, bool, r->scope.functions.count + 1);
     find_off(r);
     find_alias(r);
+    find_scripted(r);
     for (int pass = 0; pass < 2; pass++) // methods first: a helper may be needed no more
         for (uint32_t f = 0; f < r->scope.functions.count; f++)
             if ((r->scope.functions.items[f].class_index == TFR_NO_CLASS) == (pass == 1))

@@ -232,6 +232,8 @@ static tfr_status read_reference(loader *l, uint32_t function, uint32_t decorato
         tfr_str text;
         if (key && tfr_tree_is(t, key, "target") && string_text(t, value, &text))
             rule->host_only = tfr_str_eq(text, TFR_STR("host"));
+        if (key && tfr_tree_is(t, key, "fallback"))
+            rule->has_fallback = true;
         if (key && tfr_tree_is(t, key, "at_least"))
             rule->at_least = (uint32_t)strtoul(tfr_tree_text(t, value).data, NULL, 10);
     }

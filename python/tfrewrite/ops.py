@@ -17,17 +17,15 @@ from __future__ import annotations
 
 import builtins
 import dis
-import functools
-import inspect
 import linecache
 import os
 import sys
 import threading
 from ast import Call, Constant, Name, NodeTransformer, keyword, parse, unparse
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -42,19 +40,32 @@ _recording: list[Counter[tuple[str, str, str]]] = []
 
 
 # ------------------------------------------------------------------ whose function is `via`?
-def _pristine(via: Any) -> bool:
+def _pristine(via: Any, passed: tuple[str, ...] = (), **keywords: Any) -> bool:
     """Whether `via` is the function that the caller's own file defines under the name used there.
 
     The caller is two frames up: the function that called the op. Replaced functions of every kind
     have another file (a monkeypatch, an exec into the module), another type (a kernel object), or
-    another name (a swap within the file).
+    another name (a swap within the file). A method is one of the caller's file that the caller
+    names. `keywords` are what the op was given; those that the source does not pass on itself
+    (`passed`) must still be the helper's defaults.
     """
     frame = sys._getframe(2)
     code, names = frame.f_code, frame.f_globals
+    if type(via) is MethodType:
+        function = via.__func__
+        return (
+            _defined_in(function, names, code.co_filename)
+            and function.__name__ in code.co_names
+            and _helpers_pristine(function.__code__, names)
+        )
     if not _defined_in(via, names, code.co_filename) or names.get(via.__name__) is not via:
         return False
     for name in _global_names(code):
         if names.get(name) is via and name != via.__name__:
+            return False
+    own = via.__code__.co_varnames[: via.__code__.co_argcount + via.__code__.co_kwonlyargcount]
+    for name, value in keywords.items():
+        if name not in passed and name in own and not _leaves_to_default(via, name, value):
             return False
     return _helpers_pristine(via.__code__, names)
 
@@ -64,6 +75,7 @@ def _defined_in(function: Any, names: dict[str, Any], filename: str) -> bool:
         type(function) is FunctionType
         and function.__globals__ is names
         and function.__code__.co_filename == filename
+        and function.__code__.co_name == function.__name__  # not another function's __code__
     )
 
 
@@ -101,39 +113,22 @@ def _global_names(code: CodeType) -> tuple[str, ...]:
     return known[1]
 
 
-@functools.lru_cache(maxsize=256)
-def _keyword_names(function: Callable[..., Any]) -> frozenset[str] | None:
-    """The keywords that a function takes; None: any."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # no signature: a builtin
-        return frozenset()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return frozenset(
-        p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    )
+def _leaves_to_default(via: FunctionType, name: str, value: Any) -> bool:
+    """Whether a call of `via` that does not give `name` means `value`."""
+    code, defaults = via.__code__, via.__defaults__ or ()
+    if name in (via.__kwdefaults__ or ()):
+        return via.__kwdefaults__[name] == value
+    position = code.co_varnames[: code.co_argcount].index(name) - code.co_argcount
+    return -position <= len(defaults) and defaults[position] == value
 
 
-def _takes(function: Callable[..., Any], name: str) -> bool:
-    try:
-        names = _keyword_names(function)
-    except TypeError:  # not hashable
-        names = _keyword_names.__wrapped__(function)
-    return names is None or name in names
-
-
-# What torch.compiler.assume_constant_result sets; calling that would import all of torch._dynamo.
-_takes._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
-def _accepted(via: Callable[..., Any], **keywords: Any) -> dict[str, Any]:
-    return {name: value for name, value in keywords.items() if _takes(via, name)}
+def _of(passed: tuple[str, ...], **keywords: Any) -> dict[str, Any]:
+    return {name: keywords[name] for name in passed}
 
 
 # ------------------------------------------------------------------ one function per op
 class _AddKeywords(NodeTransformer):
-    """`via(q, k)` -> `via(q, k, **_accepted(via, unsqueeze_dim=dim))`."""
+    """`via(q, k)` -> `via(q, k, **_of(passed, unsqueeze_dim=dim))`."""
 
     def __init__(self, named: dict[str, str]) -> None:
         self.named = named
@@ -142,7 +137,7 @@ class _AddKeywords(NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, Name) and node.func.id == "via" and self.named:
             keywords = [keyword(k, Name(p)) for k, p in self.named.items()]
-            node.keywords.append(keyword(None, Call(Name("_accepted"), [Name("via")], keywords)))
+            node.keywords.append(keyword(None, Call(Name("_of"), [Name("passed")], keywords)))
         return node
 
 
@@ -170,7 +165,9 @@ def _branch(op: str, variant: _rules.Variant, how: str, note: bool) -> Iterator[
         if name != parameter:
             yield f"{parameter} = {name}"
     fallback = unparse(_AddKeywords(variant.named).visit(parse(variant.fallback, mode="eval")))
-    replaced = "" if how == "off" else " and (_compiling() or not _pristine(via))"
+    given = "".join(f", {k}={p}" for k, p in variant.named.items())
+    check = f"_pristine(via, passed{given})" if given else "_pristine(via)"
+    replaced = "" if how == "off" else f" and (_compiling() or not {check})"
     yield f"if via is not None{replaced}:"
     if note:
         yield f"    _note({op!r}, {variant.name!r}, 'helper')"
@@ -196,6 +193,12 @@ def _source(op: _rules.Op, how: str, note: bool) -> str:
     keywords = op.keywords
     signature = ", ".join(["*args", *(f"{k}=_ABSENT" for k in keywords), "via=None", "**unknown"])
     lines = [f"def {op.name}({signature}):", "    count = len(args)"]
+    if any(variant.named for variant in op.variants):  # via=(helper, "unsqueeze_dim")
+        lines += [
+            "    passed = ()",
+            "    if type(via) is tuple:",
+            "        passed, via = via[1:], via[0]",
+        ]
     for variant in _most_special_first(op.variants):
         size = len(variant.positional)
         if variant.at_least is None:

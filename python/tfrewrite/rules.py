@@ -241,7 +241,7 @@ def _variant(
         shown = [p if isinstance(p, str) else repr(p.value) for p in positional]
         fallback = f"via({', '.join(shown)})" if at_least is None else "via(*args)"
     else:
-        _check_fallback(fallback, {*given, "via"}, fail)
+        _check_fallback(fallback, {*given, "via", "torch"}, fail)
     return tree.func.id, Variant(
         function.__name__,
         call,

@@ -11,31 +11,46 @@ op("rms_norm(Tensor x, Tensor? weight, float eps, *, str order, str root='rsqrt'
 
 
 def normalize(x, eps):
-    """float32 in, float32 out: x / rms(x)."""
+    """float32 in, float32 out: x / rms(x). A `_norm` method may stand in its place, as `via`."""
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
 
 
-@ref("rms_norm(x, weight, eps, order='cast_weight')")
+@ref(
+    "rms_norm(x, weight, eps, order='cast_weight')",
+    fallback="weight * via(x.to(torch.float32)).to(x.dtype)",
+)
 def cast_then_weight(x: Tensor, weight: Param, eps: Scalar):
     return weight * normalize(x.to(torch.float32), eps).to(x.dtype)
 
 
-@ref("rms_norm(x, weight, eps, order='weight_cast')")
+@ref(
+    "rms_norm(x, weight, eps, order='weight_cast')",
+    fallback="(weight * via(x.to(torch.float32))).to(x.dtype)",
+)
 def weight_then_cast(x: Tensor, weight: Param, eps: Scalar):
     return (weight * normalize(x.to(torch.float32), eps)).to(x.dtype)
 
 
-@ref("rms_norm(x, weight, eps, order='weight32_cast')")
+@ref(
+    "rms_norm(x, weight, eps, order='weight32_cast')",
+    fallback="(weight.to(torch.float32) * via(x.to(torch.float32))).to(x.dtype)",
+)
 def weight_in_float32_then_cast(x: Tensor, weight: Param, eps: Scalar):
     return (weight.to(torch.float32) * normalize(x.to(torch.float32), eps)).to(x.dtype)
 
 
-@ref("rms_norm(x, weight, eps, order='one_plus_cast')")
+@ref(
+    "rms_norm(x, weight, eps, order='one_plus_cast')",
+    fallback="(via(x.to(torch.float32)) * (1.0 + weight.to(torch.float32))).to(x.dtype)",
+)
 def one_plus_weight_then_cast(x: Tensor, weight: Param, eps: Scalar):
     return (normalize(x.to(torch.float32), eps) * (1.0 + weight.to(torch.float32))).to(x.dtype)
 
 
-@ref("rms_norm(x, weight, eps, order='cast_one_plus')")
+@ref(
+    "rms_norm(x, weight, eps, order='cast_one_plus')",
+    fallback="via(x.to(torch.float32)).to(x.dtype) * (1.0 + weight)",
+)
 def cast_then_one_plus_weight(x: Tensor, weight: Param, eps: Scalar):
     return normalize(x.to(torch.float32), eps).to(x.dtype) * (1.0 + weight)
 
@@ -54,7 +69,10 @@ def weight_without_cast(x: Tensor, weight: Param, eps: Scalar):
     return weight * (x * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + eps))
 
 
-@ref("rms_norm(x, None, eps, order='cast')")
+@ref(
+    "rms_norm(x, None, eps, order='cast')",
+    fallback="via(x.to(torch.float32)).to(x.dtype)",
+)
 def no_weight(x: Tensor, eps: Scalar):
     return normalize(x.to(torch.float32), eps).to(x.dtype)
 
@@ -83,7 +101,10 @@ def no_weight_root_cast(x: Tensor, eps: Scalar):
     return x * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + eps).to(x.dtype)
 
 
-@ref("rms_norm(x, weight, eps, order='one_plus_in_dtype_cast')")
+@ref(
+    "rms_norm(x, weight, eps, order='one_plus_in_dtype_cast')",
+    fallback="(via(x.to(torch.float32)) * (1.0 + weight).to(torch.float32)).to(x.dtype)",
+)
 def one_plus_in_its_dtype_then_cast(x: Tensor, weight: Param, eps: Scalar):
     return (normalize(x.to(torch.float32), eps) * (1.0 + weight).to(torch.float32)).to(x.dtype)
 

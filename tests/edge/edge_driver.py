@@ -1,7 +1,8 @@
-"""What every edge test shares: run the rewriter on one module, check what it says, run both modules, compare.
+"""What every edge test shares: rewrite one module, check the report, run both modules, compare.
 
-An input declares its right result in comments (README.md) and has a generator `cases(dtype)` that yields results of
-running it. Nothing here knows an op: what must be fused is said by the inputs, whether it is right by running them.
+An input declares its right result in comments (README.md) and has a generator `cases(dtype)` that
+yields results of running it. Nothing here knows an op: what must be fused is said by the inputs,
+whether it is right by running them.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def fits(item: Expectation, op: str, where: str) -> bool:
 
 
 def check_report(expectations: list[Expectation], before: bytes, out: Outcome) -> None:
-    """The report holds what the input expects, nothing else is fused, and the text agrees with the report."""
+    """The report holds what the input expects and no more, and the text agrees with it."""
     if out.code != 0:
         raise Fault(f"exit status {out.code}: {out.stderr}")
     if out.report is None or out.text is None:
@@ -162,9 +163,7 @@ def check_report(expectations: list[Expectation], before: bytes, out: Outcome) -
     counts: Counter = Counter()
     for entry in out.report["fused"]:
         counts[entry["op"], place(entry)] += entry["count"]
-    for entry in out.report["refused"]:
-        if not entry["reason"].strip():
-            raise Fault(f"a refusal without a reason: {entry}")
+    check_places(before, out.report)
     if out.report["changed"] != (out.text != before):
         raise Fault(f"changed={out.report['changed']}, but the text says otherwise")
     if bool(counts) != out.report["changed"]:
@@ -199,12 +198,36 @@ def check_report(expectations: list[Expectation], before: bytes, out: Outcome) -
         elif item.kind in ("text", "no-text"):
             for pattern in item.patterns:
                 if bool(re.search(pattern, text, re.S | re.M)) != (item.kind == "text"):
-                    raise Fault(f"line {item.line}: {item.kind} {pattern!r} does not hold:\n{text}")
+                    what = f"line {item.line}: {item.kind} {pattern!r}"
+                    raise Fault(f"{what} does not hold:\n{text}")
         if item.kind in ("fused", "either", "told"):
             taken |= set(hits)
     extra = {key: n for key, n in counts.items() if key not in taken}
     if extra:
         raise Fault(f"fused, but the input does not expect it: {extra}")
+
+
+def check_places(before: bytes, report: dict) -> None:
+    """Lines and columns lie in the function they name, a refusal has a reason."""
+    lines = lines_of(before)
+    spans: dict[str, list] = {}
+    for name, node in functions(ast.parse(before)):
+        spans.setdefault(name.rsplit(".", 1)[-1], []).append((node.lineno, node.end_lineno))
+    for entry in [*report["fused"], *report["refused"]]:
+        first, last = entry["line"], entry.get("end_line", entry["line"])
+        inside = spans.get(entry["function"], [] if entry["function"] else [(1, len(lines))])
+        if not any(start <= first <= last <= end for start, end in inside):
+            raise Fault(f"not a place in {entry['function']!r}: {entry}")
+        if "reason" in entry:
+            if not entry["reason"].strip():
+                raise Fault(f"a refusal without a reason: {entry}")
+            if not 1 <= entry["column"] <= len(decode_line(before, lines[first - 1])) + 1:
+                raise Fault(f"no such column: {entry}")
+
+
+def decode_line(data: bytes, line: bytes) -> str:
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return line.decode(encoding)
 
 
 def check_refused(item: Expectation, hits: dict, out: Outcome) -> None:
@@ -280,7 +303,7 @@ def lines_of(data: bytes) -> list[bytes]:
 
 
 def check_bytes(before: bytes, out: Outcome) -> None:
-    """Outside functions in which something was fused, and one import, no byte differs; comments survive everywhere."""
+    """Outside edited functions and one import no byte differs; no comment is lost anywhere."""
     ast.parse(out.text)
     compile(out.text, MODULE, "exec", dont_inherit=True)
     if not out.report["fused"]:
@@ -327,7 +350,7 @@ def comment_block_above(lines: list[bytes], number: int) -> set[int]:
 
 
 def check_lines_inside(before: bytes, after: bytes, spans: set[tuple[str, int, int]]) -> None:
-    """Inside an edited function, a line outside every fused statement is still there, to the byte."""
+    """Inside an edited function, lines outside the fused statements are there, to the byte."""
     inside: Counter = Counter()
     fused = {n for _, first, last in spans for n in range(first, last + 1)}
     lines = lines_of(before)
@@ -347,7 +370,7 @@ def check_lines_inside(before: bytes, after: bytes, spans: set[tuple[str, int, i
 
 
 def lines_that_may_go(function: ast.AST, fused: set[int]) -> set[int]:
-    """The other lines of simple statements that are fused in part, and copies (`residual = hidden_states`)."""
+    """Other lines of simple statements fused in part, and copies (`residual = hidden`)."""
     found = set()
     for node in ast.walk(function):
         if (
@@ -380,7 +403,8 @@ def first_difference(old: list[bytes], new: list[bytes]) -> str:
     for number, (a, b) in enumerate(zip(old, new), 1):
         if a != b:
             return f"line {number} (bodies not counted): {a!r} became {b!r}"
-    return f"{len(old)} lines became {len(new)}; first left over: {(old + new)[min(len(old), len(new))]!r}"
+    over = max(old, new, key=len)[min(len(old), len(new))]
+    return f"{len(old)} lines became {len(new)}; the first left over: {over!r}"
 
 
 def check_second_run(out: Outcome, again: Outcome) -> None:
@@ -408,7 +432,7 @@ def load(data: bytes, folder: str):
 
 
 def run_module(data: bytes, dtype: torch.dtype) -> list:
-    """What the module's `cases(dtype)` yields, frozen as it comes. A yielded function is called; it may raise."""
+    """What `cases(dtype)` yields, frozen as it comes. A yielded function is called, may raise."""
     with tempfile.TemporaryDirectory(prefix="tfr-edge-") as folder:
         try:
             module = load(data, folder)
@@ -428,7 +452,7 @@ def run_module(data: bytes, dtype: torch.dtype) -> list:
 
 
 def freeze(value, storages: dict):
-    """A copy that compares bit by bit: dtype, shape, strides, gradient flag, which tensors share memory."""
+    """A copy to compare: bits, dtype, shape, strides, gradient flag, which share memory."""
     if isinstance(value, torch.Tensor):
         strides = (
             tuple(s for s, n in zip(value.stride(), value.shape) if n > 1) if value.numel() else ()
@@ -457,12 +481,9 @@ def compare(old, new, path: str = "result") -> None:
             raise Fault(f"{path}: {names} {old[2]} became {new[2]}")
         a, b = (t[3].contiguous().reshape(-1).view(torch.uint8) for t in (old, new))
         if not torch.equal(a, b):
-            x, y = old[3].double(), new[3].double()
-            wrong = (x != y) & ~(x.isnan() & y.isnan())
-            raise Fault(
-                f"{path}: {int(wrong.sum())} of {wrong.numel()} elements differ, "
-                f"by up to {float((x - y).abs().nan_to_num().max()):.3g}"
-            )
+            wrong = (a != b).view(old[3].numel(), -1).any(1).sum()
+            gap = (old[3].double() - new[3].double()).abs().nan_to_num().max()
+            raise Fault(f"{path}: {wrong} of {old[3].numel()} elements differ, by up to {gap:.3g}")
     elif old[0] == "value":
         if old[2] != new[2]:
             raise Fault(f"{path}: {old[2]} became {new[2]}")
@@ -491,6 +512,12 @@ def check_runs(before: bytes, after: bytes, dtype: torch.dtype) -> int:
         ) from error
     if len(old) != len(new):
         raise Fault(f"{len(old)} results became {len(new)}")
+    faults = []
     for index, (a, b) in enumerate(zip(old, new)):
-        compare(a, b, f"result {index}")
+        try:
+            compare(a, b, f"result {index}")
+        except Fault as fault:
+            faults.append(str(fault))
+    if faults:
+        raise Fault("; ".join(faults[:8]))
     return len(old)

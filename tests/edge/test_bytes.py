@@ -1,4 +1,4 @@
-"""Bytes, indentation, bad input and the report of nothing: cases whose files Git or an editor would mangle.
+"""Bytes, indentation, bad input, the report of nothing: files that Git or an editor would mangle.
 
 Kinds 57, 58, 63, 64 and 67 of the fault catalogue. Every input is made here from one base text.
 """
@@ -138,7 +138,8 @@ def test_match_at_the_very_end():
     data = (
         BASE[: BASE.index("class Untouched")]
         + "def cases(dtype):\n    x = torch.randn(3, 8, dtype=dtype)\n"
-        "    yield Norm(8).to(dtype)(x)\n    yield Mlp().to(dtype)(x)\n    yield Last()(x, x)\n\n\n"
+        "    yield Norm(8).to(dtype)(x)\n    yield Mlp().to(dtype)(x)\n"
+        "    yield Last()(x, x)\n\n\n"
         "class Last(nn.Module):\n    def forward(self, a, b):\n        return F.silu(a) * b"
     )
     out = rewrite_with_binary(data.encode())
@@ -172,7 +173,7 @@ def test_blanks_inside_match():
 
 
 def test_wide_characters():
-    """Columns are characters, offsets are bytes: wide characters before, in and after the match."""
+    """Columns are characters, offsets bytes: wide characters before, in and after the match."""
     data = BASE.replace("# cast: ", "# ☃ 漢字 𝔘𝔫𝔦 é\u0301 \u200b\u2028 ").replace(
         "variance", "дисперсия"
     )
@@ -220,7 +221,7 @@ def test_latin1_declared_as_utf8_is_refused():
         BASE.encode().replace(b"plain", b"\xf5\x80\x80\x80"),  # beyond the last character
     ],
     ids=[
-        "utf16", "utf32", "nul first", "nul last", "unknown", "rot13", "bom against coding", "binary",
+        "utf16", "utf32", "nul first", "nul last", "unknown", "rot13", "bom and coding", "binary",
         "surrogate", "overlong", "beyond",
     ],
 )  # fmt: skip
@@ -277,7 +278,7 @@ def test_each_block_has_its_own_indentation():
 
 
 def test_deep_blocks():
-    """The edit stands 20 blocks deep: what is written keeps the block, however long its lines get."""
+    """The edit stands 20 blocks deep: it keeps the block, however long its lines get."""
     levels = 20
     block = "".join("    " * (2 + n) + "if x is not None:\n" for n in range(levels))
     body = (
@@ -381,7 +382,7 @@ def test_invalid_python_is_refused(text):
 
 @pytest.mark.parametrize("text", TOLERATED)
 def test_tolerated_text_is_not_damaged(text):
-    """Refused, or everything around the edits is as it was: the first lines and the bad ones, to the byte."""
+    """Refused, or all around the edits is as it was, to the byte: first lines and bad ones."""
     with pytest.raises(SyntaxError):
         compile(text, "x", "exec")
     out = rewrite_with_binary((BASE + text).encode())
@@ -462,9 +463,11 @@ LIMITS = {
     "nested classes": "".join(" " * k + f"class C{k}:\n" for k in range(95)) + " " * 95 + "pass\n",
     "base classes": "class A0: pass\n"
     + "".join(f"class A{n}(A{n - 1}): pass\n" for n in range(1, 20000)),
-    "cyclic bases": "class A(B):\n def forward(self, x): return self.y(x)\nclass B(A):\n def forward(self, x): return self.y(x)\n",
+    "cyclic bases": "class A(B):\n def forward(self, x): return self.y(x)\n"
+    "class B(A):\n def forward(self, x): return self.y(x)\n",
     "own base": "class A(A):\n def forward(self, x): return super().forward(x)\n",
-    "helpers in a circle": "def f(x): return g(x)\ndef g(x): return f(x)\nclass A:\n def forward(self, x): return f(x)\n",
+    "helpers in a circle": "def f(x): return g(x)\ndef g(x): return f(x)\n"
+    "class A:\n def forward(self, x): return f(x)\n",
     "chain of helpers": "def f0(x): return x\n"
     + "".join(f"def f{n}(x): return f{n - 1}(x)\n" for n in range(1, 5000)),
     "helpers that double": "def f0(x): return x * x\n"
@@ -524,7 +527,7 @@ def say(data: str, tmp_path, *args: str) -> subprocess.CompletedProcess:
 
 
 def test_nothing_matched_is_said(tmp_path):
-    """The source comes out as it was, the status is 0, and standard error says that nothing was fused."""
+    """The source comes out as it was with status 0, and the report says that nothing was fused."""
     text = "import torch\n\n\nclass A:\n    def forward(self, x):\n        return x\n"
     done = say(text, tmp_path)
     assert done.returncode == 0 and done.stdout == text

@@ -1,4 +1,4 @@
-"""The driver itself: a right rewrite passes every check, and each kind of wrong one is caught by the check meant for it."""
+"""The driver: a right rewrite passes, each wrong one is caught by the check meant for it."""
 
 from __future__ import annotations
 
@@ -66,17 +66,10 @@ RUNS = AFTER.replace(
 
 
 def report(changed=True, ops=("act_mul",), refused=True):
-    return {
-        "changed": changed,
-        "fused": [
-            {"op": op, "class": "Mlp", "function": "forward", "line": 13, "end_line": 15, "count": 1} for op in ops
-        ],
-        "refused": [
-            {"op": "linears", "class": "Mlp", "function": "forward", "line": 12, "column": 9, "reason": "not one input"}
-        ]
-        if refused
-        else [],
-    }  # fmt: skip
+    place = {"class": "Mlp", "function": "forward", "line": 13}
+    fused = [{"op": op, **place, "end_line": 15, "count": 1} for op in ops]
+    said = {"op": "linears", **place, "column": 9, "reason": "not one input"}
+    return {"changed": changed, "fused": fused, "refused": [said] if refused else []}
 
 
 def outcome(text=AFTER, **kwargs) -> Outcome:
@@ -173,24 +166,28 @@ def test_second_run_that_changes():
 
 
 # name: (text, what it becomes, what the driver must say)
+CALL = "tfr.act_mul(F.silu, gate, up)"
 WRONG_PROGRAMS = {
     "other numbers": ("gate, up)\n", "gate, up + 1e-3)\n", r"result 0.*9 of 9 elements"),
-    "other rounding": ("tfr.act_mul(F.silu, gate, up)", "(F.silu(gate.double()) * up).to(up.dtype)", "elements differ"),
+    "other rounding": (CALL, "(F.silu(gate.double()) * up).to(up.dtype)", "elements differ"),
     "other dtype": ("gate, up)\n", "gate, up.double())\n", "float64"),
     "statement lost": ('        LOG.append("done")\n', "", "result 3: 3 items became 1"),
-    "order of effects": ("        x.add_(1)\n        return x.t()", "        y = x.t().clone()\n        x.add_(1)\n"
-                         "        return y", "result 1"),
+    "order of effects": (
+        "        x.add_(1)\n        return x.t()",
+        "        y = x.t().clone()\n        x.add_(1)\n        return y",
+        "result 1",
+    ),
     "effect lost": ("x.add_(1)", "x.add(1)", "result 1"),
     "another random number": ("torch.rand(3)", "torch.rand(1)", "result 1"),
     "more random numbers": ("torch.rand(3)\n", "torch.rand(3) + 0 * torch.rand(1)\n", r"result 5\[1\]"),
     "other strides": ("x.t() + torch.rand(3)", "(x.t() + torch.rand(3)).contiguous()", "strides"),
     "shared memory": ("x.mT", "x.mT.clone()", "shares memory"),
-    "other error": ("tfr.act_mul(F.silu, gate, up)", "tfr.act_mul(F.silu, gate, up.mul(1))", "AttributeError"),
-    "no error": ("tfr.act_mul(F.silu, gate, up)", "tfr.act_mul(F.silu, gate, 1 if up is None else up)", "returned"),
+    "other error": (CALL, "tfr.act_mul(F.silu, gate, up.mul(1))", "AttributeError"),
+    "no error": (CALL, "tfr.act_mul(F.silu, gate, 1 if up is None else up)", "returned"),
     "raises": ("import nn\n", "import nn, no_such_name\n", "the result raises ImportError"),
     "raises later": ("x.t()", "x.no_such_method()", "the result raises AttributeError"),
     "gradient": ("gate, up)\n", "gate, up.requires_grad_())\n", "requires_grad"),
-    "class of the result": ("gate, up)\n", "gate, up).as_subclass(nn.Parameter)\n", "Tensor became tensor Parameter"),
+    "class of the result": (CALL, CALL + ".as_subclass(nn.Parameter)", "became tensor Parameter"),
 }  # fmt: skip
 
 
@@ -213,7 +210,7 @@ def test_inputs_that_test_nothing():
 
 
 def test_bits():
-    """NaN equals NaN, zero does not equal minus zero, a value of the wrong kind is an error of the input."""
+    """NaN equals NaN, zero is not minus zero, an incomparable value is an error of the input."""
     nan, other = (
         torch.tensor([float("nan")]),
         torch.tensor([float("nan")]).view(torch.int32).add(1).view(torch.float32),

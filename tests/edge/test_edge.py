@@ -1,4 +1,4 @@
-"""Every input under NN_kind/: what is fused and refused, bytes, a second run, and both modules run side by side."""
+"""Every input under NN_kind/: report, bytes, a second run, and both modules side by side."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ from edge_driver import (
     run_module,
 )
 
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning"
+    ),  # torch.jit.script is one of the inputs
+    pytest.mark.filterwarnings("ignore::SyntaxWarning"),  # odd code is the point
+]
 INPUTS = sorted(EDGE.glob("[0-9][0-9]_*/*.py"))
 # cases/README.md kinds that this folder covers; README.md here says where the others go.
 KINDS = [1, 2, 3, 4, 5, *range(8, 11), *range(12, 45), *range(52, 55), *range(56, 70)]
@@ -83,7 +89,7 @@ def test_equal(path, dtype):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_an_input(kind):
-    """Kinds 57, 58, 63, 64 and 67 are about bytes and limits: their inputs are made in test_bytes.py."""
+    """Kinds 57, 58, 63, 64 and 67 are about bytes and limits: inputs made in test_bytes.py."""
     folders = [p.parent.name for p in INPUTS if p.parent.name.startswith(f"{kind:02d}_")]
     made = f"kind_{kind:02d}" in (EDGE / "test_bytes.py").read_text()
     assert folders or made

@@ -1,8 +1,9 @@
-"""Generated programs: what leaves the meaning alone must leave the match, and whatever changes it, both programs agree.
+"""Generated programs: respellings must keep the match, changed programs must keep their numbers.
 
-A block is kept as statements of one operation each. `respelled` writes it in a random order, with random names, joined
-and split, commented, with unrelated statements between. `changed` puts writes, branches, other constants and early
-returns into it; then nothing is asked of the report, but original and result must compute the same bits.
+A block is kept as statements of one operation each. `respelled` writes it in a random order, with
+random names, joined and split, commented, with unrelated statements between. `changed` puts writes,
+branches, other constants and early returns into it; then nothing is asked of the report, but
+original and result must compute the same bits.
 TFR_EXAMPLES=5000 runs longer, with new programs every time.
 """
 
@@ -206,8 +207,9 @@ TEMPLATES = {
 
 # Names a file may use for its own values; several are those that a rewriter would like to use.
 NAMES = (
-    "a b c d e f g h i j k m n o p q r s t u v w x y z hidden_states residual variance gate up key_states value_states"
-    " query_states normed summed ops rms_norm linears out result _tmp _ x1 x2 q_proj k_proj über 値 l O tfr_ tfr2 cos sin"
+    "a b c d e f g h i j k m n o p q r s t u v w x y z l O _ _tmp x1 x2 cos sin gate up out result"
+    " hidden_states residual variance key_states value_states query_states normed summed q_proj"
+    " ops rms_norm linears tfr_ tfr2 k_proj über 値"
 ).split()
 UNRELATED = (
     "pass",
@@ -449,7 +451,7 @@ def respelled(draw, which: str) -> str:
 
 @st.composite
 def changed(draw, statement: str | None, replace: tuple[str, str] | None) -> str:
-    """A block with `statement` at a random place, or with one expression replaced (and then some statement)."""
+    """A block with `statement` at a random place, or with one expression replaced."""
     fitting = [
         name
         for name, shape in TEMPLATES.items()

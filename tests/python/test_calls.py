@@ -1,4 +1,4 @@
-"""Every op call that the program writes into Transformers' modeling files is one that the package answers.
+"""Every op call that the program writes into Transformers' modeling files has a variant.
 
 And where a call names a helper, the helper can be called as the op would call it.
 """
@@ -71,17 +71,31 @@ def test_every_helper_takes_the_fallback(calls):
         if via is None:
             continue
         where = f"{file}:{call.lineno}: {ast.unparse(call)}"
-        assert isinstance(via, ast.Name), where
+        passed = [e.value for e in via.elts[1:]] if isinstance(via, ast.Tuple) else []
+        via = via.elts[0] if isinstance(via, ast.Tuple) else via
+        method = isinstance(via, ast.Attribute)  # self._norm
+        name = via.attr if method else via.id
         helper = next(
-            (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == via.id), None
+            (
+                n
+                for body in (
+                    [c.body for c in tree.body if isinstance(c, ast.ClassDef)]
+                    if method
+                    else [tree.body]
+                )
+                for n in body
+                if isinstance(n, ast.FunctionDef) and n.name == name
+            ),
+            None,
         )
-        assert helper is not None, f"{where}: no function {via.id} in the file"
+        assert helper is not None, f"{where}: no function {name} in the file"
         (form,) = [
             n
             for n in ast.walk(ast.parse(variant_of(call).fallback))
             if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "via"
         ]
-        names = [a.arg for a in helper.args.args]
+        names = [a.arg for a in helper.args.args][method:]
+        assert set(passed) <= {*names, *(a.arg for a in helper.args.kwonlyargs)}, where
         required = names[: len(names) - len(helper.args.defaults)]
         assert len(required) <= len(form.args) <= len(names), where
         for expression, name in zip(form.args, names, strict=False):

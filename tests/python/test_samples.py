@@ -1,11 +1,15 @@
-"""The samples: what is checked in is what the program writes, and both sides compute the same bits."""
+"""The samples: what is checked in is what the program writes, and both sides compute the same bits.
 
-import importlib
+The README's diff is held against the program too.
+"""
+
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -105,6 +109,19 @@ def test_readme_names_every_sample():
     listed = set(re.findall(r"^\| `([\w.]+)/?` \|", (SAMPLES / "README.md").read_text(), re.M))
     there = {p.name for p in SAMPLES.iterdir() if p.name not in ("README.md", "__pycache__")}
     assert listed == there
+
+
+def test_readme_shows_the_diff_of_qwen3(binary):
+    """Every changed line, and no other."""
+    spec = importlib.util.find_spec("transformers")
+    path = Path(spec.origin).parent / "models" / "qwen3" / "modeling_qwen3.py"
+    diff = command(binary, "-d", path).stdout
+    shown = re.search(r"```diff\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
+    assert changed_lines(shown) == changed_lines(diff) != []
+
+
+def changed_lines(diff: str) -> list[str]:
+    return [s for s in diff.splitlines() if s[:1] in "+-" and s[:3] not in ("+++", "---") and s]
 
 
 # ------------------------------------------------------------------ an op of one's own

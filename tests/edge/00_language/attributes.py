@@ -1,4 +1,5 @@
-# Attributes that are no plain attributes: properties, __getattr__, descriptors, class attributes, slots, counting reads.
+# Attributes that are no plain attributes: properties, __getattr__, descriptors, class
+# attributes, slots, counting reads.
 # expect: either act_mul
 # expect: either linears
 # expect: either rms_norm

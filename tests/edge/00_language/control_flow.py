@@ -1,4 +1,5 @@
-# Loops that carry values, try and finally, with, match, early return, return in the middle, conditional expressions.
+# Loops that carry values, try and finally, with, match, early return, return in the middle,
+# conditional expressions.
 # expect: either rms_norm
 # expect: either act_mul
 # expect: either linears

@@ -1,4 +1,5 @@
-# Code that runs when somebody asks for the next value: generators, coroutines, generator expressions, lazily used lambdas.
+# Code that runs when somebody asks for the next value: generators, coroutines, generator
+# expressions, lazily used lambdas.
 # expect: either act_mul
 # expect: either linears
 import torch

@@ -1,4 +1,5 @@
-# A projection is called twice, on one input and on two, and the same module stands under two names.
+# A projection is called twice, on one input and on two, and the same module stands under two
+# names.
 # expect: either linears
 # expect: either act_mul
 import torch

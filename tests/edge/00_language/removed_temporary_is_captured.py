@@ -1,4 +1,5 @@
-# A temporary of the match is read elsewhere: by a closure, a lambda, a comprehension, locals(), eval, a default, del.
+# A temporary of the match is read elsewhere: by a closure, a lambda, a comprehension, locals(),
+# eval, a default, del.
 # expect: either rms_norm
 # expect: either act_mul
 # expect: either linears

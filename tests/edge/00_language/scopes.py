@@ -1,4 +1,5 @@
-# global and nonlocal names, default arguments evaluated at definition, classes inside functions, name mangling.
+# global and nonlocal names, default arguments evaluated at definition, classes inside
+# functions, name mangling.
 # expect: either act_mul
 # expect: either linears
 # expect: either rms_norm

@@ -1,4 +1,5 @@
-# An assertion stands between the projections: with a missing one it is the assertion that fails, not a call of None.
+# An assertion stands between the projections: with a missing one it is the assertion that
+# fails, not a call of None.
 # expect: either linears Attn.forward
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
-# Gemma-like: the value projection is missing in some layers. q and k are unconditional, v is decided per instance.
+# Gemma-like: the value projection is missing in some layers. q and k are unconditional, v is
+# decided per instance.
 # expect: fused linears Attn.forward
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
-# Both candidates are guarded by themselves: one that is absent must not be called, and no third one is made up.
+# Both candidates are guarded by themselves: one that is absent must not be called, and no third
+# one is made up.
 # expect: either linears Attn.forward
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
-# The name is used otherwise too: its weight decides a dtype, its truth decides a branch. Those uses stay as they are.
+# The name is used otherwise too: its weight decides a dtype, its truth decides a branch. Those
+# uses stay as they are.
 # expect: either linears Attn.forward
 import torch
 import torch.nn.functional as F

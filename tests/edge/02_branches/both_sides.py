@@ -1,4 +1,5 @@
-# One projection on each side of an if, and one in a loop that may run no times: never both, never outside.
+# One projection on each side of an if, and one in a loop that may run no times: never both,
+# never outside.
 # expect: not-fused linears
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
-# The whole group stands inside a branch, whose result has no value on the other path, as in many models.
+# The whole group stands inside a branch, whose result has no value on the other path, as in
+# many models.
 # expect: fused linears OneName.forward
 # expect: fused linears Nested.forward
 # expect: fused act_mul Nested.forward

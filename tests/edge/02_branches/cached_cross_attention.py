@@ -1,4 +1,5 @@
-# q is computed at the top, k and v only when the cache has none. Hooks count the calls: nothing may run in addition.
+# q is computed at the top, k and v only when the cache has none. Hooks count the calls: nothing
+# may run in addition.
 # expect: either linears Attn.forward
 import torch
 import torch.nn.functional as F

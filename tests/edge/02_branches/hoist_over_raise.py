@@ -1,4 +1,5 @@
-# Between the projections something may raise; then k_proj, which counts its calls, must not have run.
+# Between the projections something may raise; then k_proj, which counts its calls, must not
+# have run.
 # expect: not-fused linears
 import torch
 import torch.nn.functional as F

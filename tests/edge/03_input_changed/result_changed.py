@@ -1,4 +1,5 @@
-# The first result is changed in place and seen through the input's cache: nothing here writes to the shared input.
+# The first result is changed in place and seen through the input's cache: nothing here writes
+# to the shared input.
 # expect: either linears Attn.forward
 import torch
 import torch.nn.functional as F

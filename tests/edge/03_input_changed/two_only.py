@@ -1,4 +1,5 @@
-# With only two projections and a write between them there is nothing to fuse, and the report says what is in the way.
+# With only two projections and a write between them there is nothing to fuse, and the report
+# says what is in the way.
 # expect: refused linears Attn.forward "chang|writ|modif|in.place|in place"
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
-# It is a module that changes between the calls: its weight, its bias, the attribute itself, or a list that holds it.
+# It is a module that changes between the calls: its weight, its bias, the attribute itself, or
+# a list that holds it.
 # expect: not-fused linears
 import torch
 import torch.nn.functional as F

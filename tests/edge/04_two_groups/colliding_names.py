@@ -1,4 +1,5 @@
-# Names made from those of the group would meet names that are there: locals, parameters, globals, a loop variable.
+# Names made from those of the group would meet names that are there: locals, parameters,
+# globals, a loop variable.
 # expect: fused linears Attn.forward x2
 import torch
 import torch.nn.functional as F

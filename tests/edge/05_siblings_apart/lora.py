@@ -1,4 +1,5 @@
-# The low-rank branch of an adapter reads the same input; it stays apart from the projections it adapts.
+# The low-rank branch of an adapter reads the same input; it stays apart from the projections it
+# adapts.
 # expect: fused linears Attn.forward
 # expect: no-text "linears\([^)]*lora_a"
 import torch

@@ -1,4 +1,5 @@
-# A parallel block: attention and MLP on one input. The MLP's projections are not merged with the attention's.
+# A parallel block: attention and MLP on one input. The MLP's projections are not merged with
+# the attention's.
 # expect: fused linears Block.forward x2
 # expect: fused act_mul Block.forward
 # expect: no-text "linears\([^)]*q_proj[^)]*up_proj"

@@ -1,4 +1,5 @@
-# One packed projection whose rows are grouped per head: it is no block of q, k and v, and one linear has no sibling.
+# One packed projection whose rows are grouped per head: it is no block of q, k and v, and one
+# linear has no sibling.
 # expect: not-fused linears
 import torch
 import torch.nn.functional as F

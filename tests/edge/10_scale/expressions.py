@@ -1,4 +1,5 @@
-# The scale is an expression, a literal, an attribute changed after construction, or absent: what the source says is kept.
+# The scale is an expression, a literal, an attribute changed after construction, or absent:
+# what the source says is kept.
 # expect: fused linears Attribute.forward
 # expect: fused linears Expression.forward
 # expect: either linears Late.forward

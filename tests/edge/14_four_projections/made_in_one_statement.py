@@ -1,4 +1,5 @@
-# The projections are made by one tuple assignment, one annotated, and one through another name of nn.
+# The projections are made by one tuple assignment, one annotated, and one through another name
+# of nn.
 # expect: fused linears Attn.forward "linears\(x, self\.q, self\.k, self\.v, self\.g\)"
 import torch
 import torch.nn.functional as F

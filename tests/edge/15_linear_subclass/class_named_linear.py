@@ -1,4 +1,5 @@
-# A class of the file is called Linear, and another one replaces nn.Linear in the namespace of the file.
+# A class of the file is called Linear, and another one replaces nn.Linear in the namespace of
+# the file.
 # expect: either linears Attn.forward
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
-# A subclass whose forward changes its input: what comes after it sees the change, what comes before does not.
+# A subclass whose forward changes its input: what comes after it sees the change, what comes
+# before does not.
 # expect: not-fused linears Attn.forward
 import torch
 import torch.nn.functional as F

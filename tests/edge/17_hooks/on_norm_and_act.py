@@ -1,4 +1,5 @@
-# Hooks on a norm that an add-norm takes over and on an activation inside a gated product; values and calls are kept.
+# Hooks on a norm that an add-norm takes over and on an activation inside a gated product;
+# values and calls are kept.
 # expect: fused rms_norm Norm.forward
 # expect: fused add_rms_norm Layer.forward
 # expect: fused linears Mlp.forward

@@ -1,4 +1,5 @@
-# Hooks, pre-hooks, a forward set on the instance, a parametrization, global hooks: each still runs, in order.
+# Hooks, pre-hooks, a forward set on the instance, a parametrization, global hooks: each still
+# runs, in order.
 # expect: fused linears Attn.forward
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
-# Projections replaced after construction by adapter wrappers, as PEFT does, and by a subclass with its own __call__.
+# Projections replaced after construction by adapter wrappers, as PEFT does, and by a subclass
+# with its own __call__.
 # expect: fused linears Attn.forward
 import torch
 import torch.nn.functional as F

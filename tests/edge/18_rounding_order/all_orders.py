@@ -1,4 +1,5 @@
-# Where the weight is multiplied and where the value is rounded: in bf16 a quarter of the elements tell the orders apart.
+# Where the weight is multiplied and where the value is rounded: in bf16 a quarter of the
+# elements tell the orders apart.
 # expect: fused rms_norm CastWeight.forward "order=.cast_weight"
 # expect: fused rms_norm WeightCast.forward "order=.weight_cast"
 # expect: fused rms_norm Weight32Cast.forward "order=.weight32_cast"

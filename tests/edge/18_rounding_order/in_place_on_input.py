@@ -1,4 +1,5 @@
-# `x *= rsqrt(..)` after `x.to(float32)`: for a float32 input `to` gives the input itself, which is then overwritten.
+# `x *= rsqrt(..)` after `x.to(float32)`: for a float32 input `to` gives the input itself, which
+# is then overwritten.
 # expect: either rms_norm Norm.forward
 import torch
 import torch.nn.functional as F

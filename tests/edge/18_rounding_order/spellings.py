@@ -1,8 +1,9 @@
-# One norm in many spellings of the same roundings. D writes into its input when that is float32: no norm alone.
+# One norm in many spellings of the same roundings. D writes into its input when that is
+# float32: no norm alone.
 # expect: fused rms_norm A.forward "order=.cast_weight"
 # expect: fused rms_norm B.forward "order=.cast_weight"
 # expect: fused rms_norm C.forward "order=.cast_weight"
-# expect: refused rms_norm D.forward
+# expect: not-fused rms_norm D.forward
 # expect: fused rms_norm E.forward "order=.cast_weight"
 # expect: fused rms_norm G.forward "order=.cast_weight"
 import torch

@@ -1,4 +1,5 @@
-# rsqrt, pow(-0.5), sqrt then divide, reciprocal: fused where the bits agree, left where the rounding differs.
+# rsqrt, pow(-0.5), sqrt then divide, reciprocal: fused where the bits agree, left where the
+# rounding differs.
 # expect: fused rms_norm Rsqrt.forward
 # expect: fused rms_norm Pow.forward "pow"
 # expect: fused rms_norm PowOperator.forward

@@ -1,4 +1,5 @@
-# The gate acts before the norm, after it, after the weight, in float32 or not: each order has other bits.
+# The gate acts before the norm, after it, after the weight, in float32 or not: each order has
+# other bits.
 # expect: either rms_norm Before.forward
 # expect: either rms_norm After.forward
 # expect: either rms_norm Between.forward

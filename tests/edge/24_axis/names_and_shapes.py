@@ -1,4 +1,5 @@
-# The weight under other names, with two dimensions, of another width, shared, a buffer, a number, a method's result.
+# The weight under other names, with two dimensions, of another width, shared, a buffer, a
+# number, a method's result.
 # expect: fused rms_norm Scale.forward "self\.scale"
 # expect: fused rms_norm Gamma.forward
 # expect: either rms_norm PerHead.forward

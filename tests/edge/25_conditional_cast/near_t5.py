@@ -1,4 +1,5 @@
-# The condition is another one: one dtype less, negated, an else branch, on the input instead of the weight.
+# The condition is another one: one dtype less, negated, an else branch, on the input instead of
+# the weight.
 # expect: not-fused rms_norm One.forward
 # expect: not-fused rms_norm Negated.forward
 # expect: not-fused rms_norm Else.forward

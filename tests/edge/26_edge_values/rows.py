@@ -1,4 +1,5 @@
-# A zero row, spikes, squares that overflow, NaN, infinities, denormals, no rows, odd widths, strides, a single number.
+# A zero row, spikes, squares that overflow, NaN, infinities, denormals, no rows, odd widths,
+# strides, a single number.
 # expect: fused rms_norm Norm.forward
 # expect: fused rms_norm Plus.forward
 import torch

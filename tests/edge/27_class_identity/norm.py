@@ -1,4 +1,5 @@
-# The class stays the class: name, bases, attributes, state, signature, objects that did not run __init__.
+# The class stays the class: name, bases, attributes, state, signature, objects that did not run
+# __init__.
 # expect: fused rms_norm EdgeRMSNorm.forward
 import torch
 import torch.nn.functional as F

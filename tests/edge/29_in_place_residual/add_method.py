@@ -1,4 +1,5 @@
-# add_ on the attention's output and on the input; a norm in place of its argument; all of it kept by the caller.
+# add_ on the attention's output and on the input; a norm in place of its argument; all of it
+# kept by the caller.
 # expect: either add_rms_norm First.forward
 # expect: either add_rms_norm Second.forward
 # expect: either add_rms_norm Third.forward

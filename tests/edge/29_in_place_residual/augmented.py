@@ -1,4 +1,5 @@
-# `hidden += residual` writes into a tensor that the caller keeps; that is seen in the list of hidden states.
+# `hidden += residual` writes into a tensor that the caller keeps; that is seen in the list of
+# hidden states.
 # expect: either add_rms_norm Layer.forward
 # expect: fused rms_norm Norm.forward
 import torch

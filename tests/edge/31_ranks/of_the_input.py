@@ -1,4 +1,5 @@
-# Two, three and four dimensions, one token, none, and an input that broadcasts against the residual.
+# Two, three and four dimensions, one token, none, and an input that broadcasts against the
+# residual.
 # expect: fused add_rms_norm Layer.forward
 # expect: fused rms_norm Norm.forward
 import torch

@@ -1,4 +1,5 @@
-# The norm is one of a list, overridden in a subclass, called twice, given more arguments, reached through another module.
+# The norm is one of a list, overridden in a subclass, called twice, given more arguments,
+# reached through another module.
 # expect: either add_rms_norm Listed.forward
 # expect: either add_rms_norm Twice.forward x2
 # expect: either add_rms_norm Extra.forward

@@ -1,4 +1,5 @@
-# Multipliers, three terms, alpha, a residual in float32, another kind of norm: order of additions and roundings stay.
+# Multipliers, three terms, alpha, a residual in float32, another kind of norm: order of
+# additions and roundings stay.
 # expect: either add_rms_norm Scaled.forward
 # expect: either add_rms_norm ThreeTerms.forward
 # expect: either add_rms_norm Grouped.forward

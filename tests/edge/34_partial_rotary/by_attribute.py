@@ -1,4 +1,5 @@
-# StableLM and Phi: the attention cuts q and k at an attribute, rotates the first part and joins both again.
+# StableLM and Phi: the attention cuts q and k at an attribute, rotates the first part and joins
+# both again.
 # expect: fused rope Attn.forward
 import torch
 import torch.nn.functional as F
@@ -39,7 +40,8 @@ class Attn(nn.Module):
 
 
 def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
-    q, k = torch.randn(2, heads, 5, width, dtype=dtype), torch.randn(2, kv_heads, 5, width, dtype=dtype)
+    q = torch.randn(2, heads, 5, width, dtype=dtype)
+    k = torch.randn(2, kv_heads, 5, width, dtype=dtype)
     return q, k, torch.randn(2, 5, rotary, dtype=dtype), torch.randn(2, 5, rotary, dtype=dtype)
 
 

@@ -1,4 +1,5 @@
-# Cuts that are not complements, joined in another order, or of another tensor: near to a partial rotation, but not one.
+# Cuts that are not complements, joined in another order, or of another tensor: near to a
+# partial rotation, but not one.
 # expect: either rope
 import torch
 import torch.nn.functional as F
@@ -67,7 +68,8 @@ class WrittenPart(nn.Module):
 
 
 def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
-    q, k = torch.randn(2, heads, 5, width, dtype=dtype), torch.randn(2, kv_heads, 5, width, dtype=dtype)
+    q = torch.randn(2, heads, 5, width, dtype=dtype)
+    k = torch.randn(2, kv_heads, 5, width, dtype=dtype)
     return q, k, torch.randn(2, 5, rotary, dtype=dtype), torch.randn(2, 5, rotary, dtype=dtype)
 
 

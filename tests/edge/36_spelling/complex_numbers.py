@@ -1,4 +1,5 @@
-# Llama 4 and the first DeepSeek multiply complex numbers: matched exactly or reported, the numbers stay.
+# Llama 4 and the first DeepSeek multiply complex numbers: matched exactly or reported, the
+# numbers stay.
 # expect: told rope Attn.forward
 # dtypes: float32
 import torch

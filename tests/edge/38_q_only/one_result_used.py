@@ -1,4 +1,5 @@
-# The helper rotates both, but only one result is used; the other is bound to a throw-away name, indexed away or overwritten.
+# The helper rotates both, but only one result is used; the other is bound to a throw-away name,
+# indexed away or overwritten.
 # expect: either rope Underscore.forward
 # expect: either rope Indexed.forward
 # expect: either rope Overwritten.forward
@@ -52,7 +53,8 @@ class NoKey(nn.Module):
 
 
 def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
-    q, k = torch.randn(2, heads, 5, width, dtype=dtype), torch.randn(2, kv_heads, 5, width, dtype=dtype)
+    q = torch.randn(2, heads, 5, width, dtype=dtype)
+    k = torch.randn(2, kv_heads, 5, width, dtype=dtype)
     return q, k, torch.randn(2, 5, rotary, dtype=dtype), torch.randn(2, 5, rotary, dtype=dtype)
 
 

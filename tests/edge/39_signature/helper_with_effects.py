@@ -1,4 +1,5 @@
-# The helper also logs, writes to its argument, reads a global that changes, or keeps state in a default argument.
+# The helper also logs, writes to its argument, reads a global that changes, or keeps state in a
+# default argument.
 # expect: either rope
 import torch
 import torch.nn.functional as F
@@ -129,7 +130,8 @@ class Generator(nn.Module):
 
 
 def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
-    q, k = torch.randn(2, heads, 5, width, dtype=dtype), torch.randn(2, kv_heads, 5, width, dtype=dtype)
+    q = torch.randn(2, heads, 5, width, dtype=dtype)
+    k = torch.randn(2, kv_heads, 5, width, dtype=dtype)
     return q, k, torch.randn(2, 5, rotary, dtype=dtype), torch.randn(2, 5, rotary, dtype=dtype)
 
 

@@ -1,6 +1,6 @@
 # The helper's own default, an unused position_ids in the middle, parameters in another order.
 # expect: fused rope Two.forward "unsqueeze_dim=2"
-# expect: fused rope Ids.forward
+# expect: told rope Ids.forward
 # expect: told rope Order.forward
 import torch
 import torch.nn.functional as F
@@ -55,7 +55,8 @@ class Order(nn.Module):
 
 
 def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
-    q, k = torch.randn(2, heads, 5, width, dtype=dtype), torch.randn(2, kv_heads, 5, width, dtype=dtype)
+    q = torch.randn(2, heads, 5, width, dtype=dtype)
+    k = torch.randn(2, kv_heads, 5, width, dtype=dtype)
     return q, k, torch.randn(2, 5, rotary, dtype=dtype), torch.randn(2, 5, rotary, dtype=dtype)
 
 

@@ -1,4 +1,5 @@
-# The helper takes or returns its values in another order: also where the helper itself is called (compiled, replaced).
+# The helper takes or returns its values in another order: also where the helper itself is
+# called (compiled, replaced).
 # expect: told rope TablesFirst.forward
 # expect: told rope KeyFirst.forward
 # expect: told rope ByKeyword.forward
@@ -82,7 +83,8 @@ def replacement(*args, **kwargs):
 
 
 def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
-    q, k = torch.randn(2, heads, 5, width, dtype=dtype), torch.randn(2, kv_heads, 5, width, dtype=dtype)
+    q = torch.randn(2, heads, 5, width, dtype=dtype)
+    k = torch.randn(2, kv_heads, 5, width, dtype=dtype)
     return q, k, torch.randn(2, 5, rotary, dtype=dtype), torch.randn(2, 5, rotary, dtype=dtype)
 
 

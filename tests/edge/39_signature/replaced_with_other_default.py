@@ -1,4 +1,5 @@
-# The function that is put in the helper's place has a default of its own, which the call leaves to it.
+# The function that is put in the helper's place has a default of its own, which the call leaves
+# to it.
 # expect: fused rope Attn.forward
 import torch
 import torch.nn.functional as F
@@ -30,7 +31,8 @@ def patched(q, k, cos, sin, position_ids=None, unsqueeze_dim=2):
 
 
 def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
-    q, k = torch.randn(2, heads, 5, width, dtype=dtype), torch.randn(2, kv_heads, 5, width, dtype=dtype)
+    q = torch.randn(2, heads, 5, width, dtype=dtype)
+    k = torch.randn(2, kv_heads, 5, width, dtype=dtype)
     return q, k, torch.randn(2, 5, rotary, dtype=dtype), torch.randn(2, 5, rotary, dtype=dtype)
 
 

@@ -1,4 +1,5 @@
-# Positional, keyword, exchanged keywords, stars, another unsqueeze_dim, unused and missing arguments.
+# Positional, keyword, exchanged keywords, stars, another unsqueeze_dim, unused and missing
+# arguments.
 # expect: fused rope Positional.forward
 # expect: fused rope Keyword.forward
 # expect: fused rope Exchanged.forward
@@ -98,7 +99,8 @@ KINDS = [Positional, Keyword, Exchanged, Dim, DimVariable, Stars, DoubleStars, M
 
 
 def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
-    q, k = torch.randn(2, heads, 5, width, dtype=dtype), torch.randn(2, kv_heads, 5, width, dtype=dtype)
+    q = torch.randn(2, heads, 5, width, dtype=dtype)
+    k = torch.randn(2, kv_heads, 5, width, dtype=dtype)
     return q, k, torch.randn(2, 5, rotary, dtype=dtype), torch.randn(2, 5, rotary, dtype=dtype)
 
 

@@ -1,4 +1,5 @@
-# The helper is defined twice, under a condition, decorated, wrapped at the end, shadowed by a parameter, a local, a method.
+# The helper is defined twice, under a condition, decorated, wrapped at the end, shadowed by a
+# parameter, a local, a method.
 # expect: either rope
 import torch
 import torch.nn.functional as F
@@ -142,7 +143,8 @@ KINDS = [Redefined, Conditional, Decorated, WrappedLater, Parameter, Local, Late
 
 
 def inputs(dtype, width=8, rotary=8, heads=4, kv_heads=2):
-    q, k = torch.randn(2, heads, 5, width, dtype=dtype), torch.randn(2, kv_heads, 5, width, dtype=dtype)
+    q = torch.randn(2, heads, 5, width, dtype=dtype)
+    k = torch.randn(2, kv_heads, 5, width, dtype=dtype)
     return q, k, torch.randn(2, 5, rotary, dtype=dtype), torch.randn(2, 5, rotary, dtype=dtype)
 
 

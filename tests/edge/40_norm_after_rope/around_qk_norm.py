@@ -1,4 +1,5 @@
-# Things that happen to a norm on the way into the rotation: one norm for both, None, a scale after it, a use of its result.
+# Things that happen to a norm on the way into the rotation: one norm for both, None, a scale
+# after it, a use of its result.
 # expect: either qk_norm_rope
 # expect: either rope
 # expect: fused rms_norm Norm.forward

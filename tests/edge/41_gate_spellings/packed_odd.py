@@ -1,4 +1,5 @@
-# chunk(2) of an odd width gives parts of two sizes; the product fails, or broadcasts where one part has one column.
+# chunk(2) of an odd width gives parts of two sizes; the product fails, or broadcasts where one
+# part has one column.
 # expect: fused act_mul Mlp.forward
 import torch
 import torch.nn.functional as F

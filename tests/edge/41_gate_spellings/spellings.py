@@ -1,4 +1,5 @@
-# Temporaries (T5), functional activation (LFM2), gate second, the product turned round, methods, a packed projection.
+# Temporaries (T5), functional activation (LFM2), gate second, the product turned round,
+# methods, a packed projection.
 # expect: fused act_mul Temporaries.forward
 # expect: fused act_mul Functional.forward
 # expect: fused act_mul GateSecond.forward

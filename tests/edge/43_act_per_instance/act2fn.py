@@ -51,7 +51,7 @@ class Branches(nn.Module):
 
 def cases(dtype):
     x = torch.randn(3, 8, dtype=dtype)
-    for name in ("silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2", "sigmoid", "tanh", "quick_gelu", "laplace"):
+    for name in "silu gelu gelu_new gelu_pytorch_tanh relu relu2 sigmoid tanh quick_gelu laplace".split():
         yield Table(name).to(dtype)(x)
     for name in ("silu", "table", "other"):
         yield TwoKinds(name).to(dtype)(x), Branches(name).to(dtype)(x)

@@ -1,4 +1,5 @@
-# One class with many activations: chosen per instance, with parameters, with state, in place, dropout in between.
+# One class with many activations: chosen per instance, with parameters, with state, in place,
+# dropout in between.
 # expect: either act_mul Chosen.forward
 # expect: either linears Chosen.forward
 # expect: either act_mul Prelu.forward
@@ -123,7 +124,8 @@ def cases(dtype):
     with torch.no_grad():
         for name in ACT2FN:
             yield Chosen(name).to(dtype)(x)
-        for act in (nn.Softmax(dim=-1), nn.Identity(), nn.LeakyReLU(0.3), nn.PReLU(), nn.Hardswish(), F.silu, torch.sin, Count()):
+        acts = [nn.Softmax(dim=-1), nn.Identity(), nn.LeakyReLU(0.3), nn.PReLU(), nn.Hardswish(), F.silu]
+        for act in [*acts, torch.sin, Count()]:
             chosen = Chosen().to(dtype)
             del chosen.act_fn
             chosen.act_fn = act.to(dtype) if isinstance(act, nn.Module) else act

@@ -1,4 +1,5 @@
-# A plain function of the file as activation, whose body is pure, whose body writes, and one that is replaced later.
+# A plain function of the file as activation, whose body is pure, whose body writes, and one
+# that is replaced later.
 # expect: either act_mul
 # expect: either linears
 import torch

@@ -1,4 +1,5 @@
-# One projection of the group is quantized, of another dtype, on the meta device, a buffer of bytes: each module decides itself.
+# One projection of the group is quantized, of another dtype, on the meta device, a buffer of
+# bytes: each module decides itself.
 # expect: fused linears Attn.forward
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
-# LoRA wrapped around q and v after the model exists, merged into a weight, disabled, removed: always what the modules say.
+# LoRA wrapped around q and v after the model exists, merged into a weight, disabled, removed:
+# always what the modules say.
 # expect: fused linears Attn.forward
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
-# state_dict keys and shapes, saving and loading in every way, after the first forward too: no stale copy of a weight.
+# state_dict keys and shapes, saving and loading in every way, after the first forward too: no
+# stale copy of a weight.
 # expect: fused linears Layer.forward x2
 # expect: fused act_mul Layer.forward
 # expect: fused rms_norm Norm.forward

@@ -1,4 +1,5 @@
-# Operators that bind tighter or looser than the match: the tree around it stays, and a match that is none is left.
+# Operators that bind tighter or looser than the match: the tree around it stays, and a match
+# that is none is left.
 # expect: either act_mul Mlp.*
 # expect: not-fused act_mul Mlp.minus_first
 # expect: not-fused act_mul Mlp.power_base

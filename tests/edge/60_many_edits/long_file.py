@@ -1,4 +1,5 @@
-# Many matches in one file and in one function, nested ones, on one line, with one inside a string that is none.
+# Many matches in one file and in one function, nested ones, on one line, with one inside a
+# string that is none.
 # expect: fused linears A.forward x3
 # expect: fused act_mul A.forward x2
 # expect: fused linears B.forward

@@ -1,4 +1,5 @@
-# Two rules want the same computation: what is fused is decided once, and every value that is used elsewhere is there.
+# Two rules want the same computation: what is fused is decided once, and every value that is
+# used elsewhere is there.
 # expect: either act_mul
 # expect: either linears
 # expect: either add_rms_norm

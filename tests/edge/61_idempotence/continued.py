@@ -1,4 +1,5 @@
-# The file was rewritten before with --only rms_norm: its calls stay, the rest follows, under the import that is there.
+# The file was rewritten before with --only rms_norm: its calls stay, the rest follows, under
+# the import that is there.
 # expect: fused linears Mlp.forward
 # expect: fused act_mul Mlp.forward
 # expect: fused add_rms_norm Layer.forward

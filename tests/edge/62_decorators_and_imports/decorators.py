@@ -1,4 +1,5 @@
-# Stacked, called, multi-line decorators stay, on functions, methods and classes; each decorator logs that it ran.
+# Stacked, called, multi-line decorators stay, on functions, methods and classes; each decorator
+# logs that it ran.
 # expect: fused rms_norm Norm.forward
 # expect: fused linears Mlp.forward
 # expect: fused act_mul Mlp.forward

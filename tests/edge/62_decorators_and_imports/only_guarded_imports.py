@@ -1,4 +1,5 @@
-# Every import is inside something: the line that is added must run on every path, and at the top level.
+# Every import is inside something: the line that is added must run on every path, and at the
+# top level.
 # expect: either act_mul Mlp.forward
 try:
     import torch

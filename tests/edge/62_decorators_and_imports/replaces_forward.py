@@ -1,4 +1,5 @@
-# A decorator of the class, a line after it, or __init_subclass__ puts another forward in place: then that one runs.
+# A decorator of the class, a line after it, or __init_subclass__ puts another forward in place:
+# then that one runs.
 # expect: fused rms_norm Norm.forward
 # expect: either rms_norm
 # expect: either add_rms_norm

@@ -1,4 +1,5 @@
-# Star imports, an import that binds the name of the op namespace, and names deleted at the end of the module.
+# Star imports, an import that binds the name of the op namespace, and names deleted at the end
+# of the module.
 # expect: either act_mul Mlp.forward
 import torch
 from os.path import *

@@ -1,4 +1,5 @@
-# Python normalises identifiers (NFKC): two spellings are one name. A write through the other spelling is a write.
+# Python normalises identifiers (NFKC): two spellings are one name. A write through the other
+# spelling is a write.
 # expect: either act_mul
 # expect: either linears
 # expect: either rms_norm

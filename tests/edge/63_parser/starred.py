@@ -1,4 +1,5 @@
-# Starred attributes in lists, calls, loops and returns (`[*a.b]`). The right tree, or a refusal of the file.
+# Starred attributes in lists, calls, loops and returns (`[*a.b]`). The right tree, or a refusal
+# of the file.
 # exit: 0 3
 # expect: either act_mul
 import torch

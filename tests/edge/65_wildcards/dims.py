@@ -1,4 +1,5 @@
-# A dimension, a count or an input that the pattern leaves open is checked: only one of these is a gated product of halves.
+# A dimension, a count or an input that the pattern leaves open is checked: only one of these is
+# a gated product of halves.
 # expect: fused act_mul Right.forward
 # expect: not-fused rope
 # expect: either act_mul

@@ -1,4 +1,5 @@
-# The file has functions called rms_norm, linears, rope, silu and chunk; they do other things, and nothing clashes.
+# The file has functions called rms_norm, linears, rope, silu and chunk; they do other things,
+# and nothing clashes.
 # expect: either rms_norm
 # expect: either linears
 # expect: either act_mul

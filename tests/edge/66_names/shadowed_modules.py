@@ -1,4 +1,5 @@
-# torch, F and nn are not what they are called: parameters, locals, classes of the file, other modules.
+# torch, F and nn are not what they are called: parameters, locals, classes of the file, other
+# modules.
 # expect: either rms_norm
 # expect: either act_mul
 # expect: either linears

@@ -1,4 +1,5 @@
-# `tfr` is a function of the file, a parameter, a local, an attribute, a global written later: the ops come under a free name.
+# `tfr` is a function of the file, a parameter, a local, an attribute, a global written later:
+# the ops come under a free name.
 # expect: either act_mul
 # expect: either linears
 import torch

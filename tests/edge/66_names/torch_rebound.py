@@ -1,4 +1,5 @@
-# The module rebinds torch's function names after the import: what runs is what the names hold at run time.
+# The module rebinds torch's function names after the import: what runs is what the names hold
+# at run time.
 # expect: either act_mul
 # expect: either rms_norm
 import torch

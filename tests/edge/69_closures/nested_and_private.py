@@ -1,4 +1,5 @@
-# Nested functions, lambdas, private names: rewritten where that is safe, otherwise the reason is in the report.
+# Nested functions, lambdas, private names: rewritten where that is safe, otherwise the reason
+# is in the report.
 # expect: either act_mul
 # expect: either linears
 # expect: either rms_norm
