@@ -247,6 +247,19 @@ static bool is_property(const tfr_builder *b, tfr_name name) {
     return f && f->decorated && !f->is_static;
 }
 
+// torch.float is torch.float32, and so on.
+static tfr_str same_dtype(tfr_str path) {
+    static const char *const aliases[][2] = {
+        {"torch.float", "torch.float32"},
+        {"torch.half", "torch.float16"},
+        {"torch.double", "torch.float64"},
+    };
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (tfr_str_eq(path, tfr_str_from(aliases[i][0])))
+            return tfr_str_from(aliases[i][1]);
+    return path;
+}
+
 static tfr_value build_attribute(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     tfr_arg object = tfr_build_operand(b, tfr_tree_field(t, ast, TFR_F_OBJECT));
@@ -257,7 +270,7 @@ static tfr_value build_attribute(tfr_builder *b, uint32_t ast) {
         tfr_str right = tfr_names_text(b->flow->module->names, name);
         tfr_str path = tfr_str_format(b->arena, "%.*s.%.*s", (int)left.len, left.data,
                                       (int)right.len, right.data);
-        tfr_name full = tfr_names_add(b->flow->module->names, path);
+        tfr_name full = tfr_names_add(b->flow->module->names, same_dtype(path));
         tfr_value v = add_node(b, TFR_V_GLOBAL, full, NULL, 0, ast, 0);
         return v;
     }

@@ -1,4 +1,5 @@
-# A hook log shows gate, act, up. Where hooks look, the order of the calls is the source's.
+# Every hook runs once, and the projections in the source's order. The activation may run after up_proj instead of before it
+# (docs/NUMERICS.md).
 # expect: either linears Mlp.forward
 # expect: either act_mul Mlp.forward
 import torch
@@ -22,4 +23,4 @@ def cases(dtype):
     for name, child in mlp.named_children():
         child.register_forward_hook(lambda m, a, o, name=name: log.append(name))
     yield mlp(torch.randn(2, 3, 8, dtype=dtype))
-    yield log
+    yield [name for name in log if name != "act_fn"], sorted(log)
