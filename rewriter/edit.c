@@ -277,7 +277,7 @@ static bool own_lines(const tfr_plan *p, uint32_t ast, uint32_t *start, uint32_t
     *trailing = (tfr_str){"", 0};
     if (e < text.len && text.data[e] == '#') {
         size_t n_comment = to_line_end(p, e);
-        *trailing = (tfr_str){text.data + e, n_comment};
+        *trailing = (tfr_str){p->tree->src->bytes.data + e, n_comment};
         e += (uint32_t)n_comment;
     }
     if (e < text.len && text.data[e] != '\n' && text.data[e] != '\r')

@@ -130,6 +130,49 @@ static bool binds_live(const tfr_plan *p, uint32_t statement) {
     return false;
 }
 
+static uint32_t version_bound_by(const tfr_plan *p, uint32_t statement) {
+    uint32_t found = 0;
+    for (uint32_t v = 1; v < p->flow->versions.count; v++) {
+        const tfr_version *x = &p->flow->versions.items[v];
+        if (x->statement != statement || x->kind != TFR_VER_ASSIGN || !x->target)
+            continue;
+        if (found)
+            return 0;
+        found = v;
+    }
+    return found;
+}
+
+// The right side of `name = <right>`; 0: another form.
+static uint32_t assigned_expression(const tfr_plan *p, uint32_t statement) {
+    if (!is_assignment(p, statement) || !version_bound_by(p, statement))
+        return 0;
+    uint32_t inner = tfr_tree_first(p->tree, p->flow->statements.items[statement].ast);
+    if (tfr_tree_kind(p->tree, tfr_tree_field(p->tree, inner, TFR_F_LEFT)) != TFR_N_IDENTIFIER)
+        return 0;
+    return tfr_tree_unparen(p->tree, tfr_tree_field(p->tree, inner, TFR_F_RIGHT));
+}
+
+static bool is_root(const tfr_match *m, tfr_value value) {
+    for (uint32_t r = 0; r < m->root_count; r++)
+        if (m->roots[r] == value)
+            return true;
+    return false;
+}
+
+// `b = a` where a is a value from the middle of a match.
+static bool copies_member(const tfr_plan *p, uint32_t statement) {
+    uint32_t right = assigned_expression(p, statement);
+    if (!right || tfr_tree_kind(p->tree, right) != TFR_N_IDENTIFIER)
+        return false;
+    tfr_value value = p->flow->versions.items[version_bound_by(p, statement)].value;
+    for (uint32_t m = 0; m < p->count; m++)
+        for (uint32_t i = 0; i < p->matches[m].member_count; i++)
+            if (p->matches[m].members[i] == value && !is_root(&p->matches[m], value))
+                return true;
+    return false;
+}
+
 // Starts from every statement that fed a match and gives back those that something still needs.
 static void find_removed(tfr_plan *p, const bool *absorbed) {
     tfr_flow *f = p->flow;
@@ -141,7 +184,7 @@ static void find_removed(tfr_plan *p, const bool *absorbed) {
                 p->removed[s] = true;
         }
     for (uint32_t s = 1; s < f->statements.count; s++)
-        p->removed[s] |= absorbed[s];
+        p->removed[s] |= absorbed[s] || copies_member(p, s);
     for (uint32_t s = f->statements.count; s-- > 1;)
         if (p->removed[s] && !absorbed[s] && !is_plain_assignment(p, s) && !is_pure_if(p, s))
             p->removed[s] = false;
@@ -178,29 +221,6 @@ static void collect_homes(tfr_plan *p) {
 }
 
 // ---- names ----------------------------------------------------------------------------------
-
-static uint32_t version_bound_by(const tfr_plan *p, uint32_t statement) {
-    uint32_t found = 0;
-    for (uint32_t v = 1; v < p->flow->versions.count; v++) {
-        const tfr_version *x = &p->flow->versions.items[v];
-        if (x->statement != statement || x->kind != TFR_VER_ASSIGN || !x->target)
-            continue;
-        if (found)
-            return 0;
-        found = v;
-    }
-    return found;
-}
-
-// The right side of `name = <right>`; 0: another form.
-static uint32_t assigned_expression(const tfr_plan *p, uint32_t statement) {
-    if (!is_assignment(p, statement) || !version_bound_by(p, statement))
-        return 0;
-    uint32_t inner = tfr_tree_first(p->tree, p->flow->statements.items[statement].ast);
-    if (tfr_tree_kind(p->tree, tfr_tree_field(p->tree, inner, TFR_F_LEFT)) != TFR_N_IDENTIFIER)
-        return 0;
-    return tfr_tree_unparen(p->tree, tfr_tree_field(p->tree, inner, TFR_F_RIGHT));
-}
 
 bool tfr_plan_in_leaf_of(const tfr_plan *p, uint32_t match, uint32_t ast) {
     for (uint32_t l = 0; l < p->matches[match].leaf_count; l++) {
@@ -431,14 +451,11 @@ static bool check_members(tfr_plan *p) {
         for (uint32_t i = 0; i < p->matches[m].member_count; i++) {
             tfr_value value = p->matches[m].members[i];
             const tfr_vnode *n = tfr_flow_node(p->flow, value);
-            bool root = false;
-            for (uint32_t r = 0; r < p->matches[m].root_count; r++)
-                root |= p->matches[m].roots[r] == value;
             tfr_str name = tfr_plan_text(p, n->name);
             bool view = tfr_str_eq(name, TFR_STR("unsqueeze")) ||
                         tfr_str_eq(name, TFR_STR("transpose")) ||
                         tfr_str_eq(name, TFR_STR("chunk"));
-            if (root || !n->ast || n->in_call || view ||
+            if (is_root(&p->matches[m], value) || !n->ast || n->in_call || view ||
                 (n->op != TFR_V_ATEN && n->op != TFR_V_MODULE))
                 continue;
             if (survives(p, n->ast))

@@ -304,7 +304,7 @@ def handed_to_ops(node) -> set[str]:
             and ast.unparse(n.func.value) == "tfr"
         ):
             for value in [*n.args, *(k.value for k in n.keywords)]:
-                handed.add(ast.unparse(value))
+                handed.update(ast.unparse(v) for v in getattr(value, "elts", [value]))
     return handed
 
 

@@ -439,8 +439,8 @@ def respelled(draw, which: str) -> str:
     writer = Writer(draw, shape)
     for line in joined(draw, some_order(draw, list(shape.lines)), shape.result):
         if draw(st.integers(0, 4)) == 4:
-            live = [name for name in writer.defined if name in TENSORS[which].split()]
-            writer.insert(draw(st.sampled_from(UNRELATED)), live)
+            # Of inputs only: a middle value that is read elsewhere is a reason to leave the block.
+            writer.insert(draw(st.sampled_from(UNRELATED)), list(shape.parameters))
         if draw(st.integers(0, 6)) == 6:
             writer.out.append("# a comment of its own")
         if draw(st.integers(0, 8)) == 8:
