@@ -194,7 +194,7 @@ def float64_reference(function):
     def inert(*_, **__):
         return lambda f: f
 
-    saved = {n: getattr(rules, n) for n in ("op", "ref", "siblings")}
+    saved = {n: getattr(rules, n) for n in ("op", "ref", "refuse", "siblings")}
     try:
         for n in saved:
             setattr(rules, n, inert)
