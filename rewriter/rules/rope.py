@@ -9,7 +9,7 @@ import torch
 from tfrewrite.rules import Const, Tensor, op, ref, refuse
 
 op(
-    "rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)"
+    "rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, Tensor? position_ids, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)"
 )
 
 
@@ -181,6 +181,15 @@ def regroup(x):
 def regrouped_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half(regroup(q), cos, sin), half(regroup(k), cos, sin)
+
+
+@ref("rope(q, k, cos, sin, position_ids, layout='half', unsqueeze_dim=dim)")
+def half_both_by_position(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, dim: Const
+):
+    """cos and sin are tables [positions, d], looked up here, as Transformers did before 4.38."""
+    cos, sin = cos[position_ids].unsqueeze(dim), sin[position_ids].unsqueeze(dim)
+    return half(q, cos, sin), half(k, cos, sin)
 
 
 @refuse("rope written with complex numbers; with cos and sin as real tensors it would be fused")
@@ -368,6 +377,17 @@ def rotate(x, cos, sin):
             "k = k.view(b, h, s, d // 2, 2).transpose(4, 3).reshape(b, h, s, d)",
             *ROTATE,
             BOTH,
+        )
+    ],
+    "half_both_by_position": [
+        example(
+            HALF,
+            "cos = cos[position_ids].unsqueeze(unsqueeze_dim)",
+            "sin = sin[position_ids].unsqueeze(unsqueeze_dim)",
+            *ROTATE,
+            BOTH,
+            signature="q, k, cos, sin, position_ids, unsqueeze_dim=1",
+            call=CALL.replace("cos, sin)", "cos, sin, ids)"),
         )
     ],
     "half_both": [
