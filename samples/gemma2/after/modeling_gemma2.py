@@ -34,7 +34,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x):
         # All in float32, one rounding at the end.
-        return tfr.rms_norm(x, self.weight, self.eps, order="one_plus_cast")
+        return tfr.rms_norm(x, self.weight, self.eps, order="one_plus_cast", via=self.scaled)
 
 
 class MLP(nn.Module):
