@@ -97,7 +97,7 @@ static uint32_t element_for(const tfr_tree *t, uint32_t pattern, uint32_t target
     return value ? 0 : found;
 }
 
-// `self.x = value` anywhere in a method, nested functions left out.
+// `self.x = value` anywhere in a method.
 static void collect_attributes(tfr_scope *s, tfr_arena *arena, tfr_class *cls, uint32_t function,
                                bool is_init) {
     const tfr_tree *t = s->tree;
@@ -109,7 +109,7 @@ static void collect_attributes(tfr_scope *s, tfr_arena *arena, tfr_class *cls, u
     uint32_t body = tfr_tree_field(t, function, TFR_F_BODY);
     for (uint32_t n = body, skip = 0; n; n = tfr_tree_walk(t, body, n, skip)) {
         tfr_kind kind = tfr_tree_kind(t, n);
-        skip = kind == TFR_N_FUNCTION || kind == TFR_N_LAMBDA || kind == TFR_N_CLASS;
+        skip = kind == TFR_N_LAMBDA || kind == TFR_N_CLASS;
         if (kind != TFR_N_ATTRIBUTE)
             continue;
         uint32_t object = tfr_tree_field(t, n, TFR_F_OBJECT);
@@ -122,6 +122,9 @@ static void collect_attributes(tfr_scope *s, tfr_arena *arena, tfr_class *cls, u
         bool plain = hk == TFR_N_ASSIGNMENT && field == TFR_F_LEFT;
         bool target = plain || (hk == TFR_N_AUGMENTED && field == TFR_F_LEFT) ||
                       hk == TFR_N_PATTERN_LIST || hk == TFR_N_TUPLE_PATTERN || hk == TFR_N_DELETE ||
+                      hk == TFR_N_LIST_PATTERN || hk == TFR_N_LIST_SPLAT_PATTERN ||
+                      hk == TFR_N_AS_PATTERN_TARGET ||
+                      (hk == TFR_N_PARENTHESIZED && t->nodes[holder].field == TFR_F_LEFT) ||
                       (hk == TFR_N_FOR && field == TFR_F_LEFT);
         if (!target)
             continue;
@@ -134,13 +137,11 @@ static void collect_attributes(tfr_scope *s, tfr_arena *arena, tfr_class *cls, u
             a = TFR_PUSH(arena, &cls->attributes);
             *a = (tfr_attribute){.name = name};
         }
-        if (!is_init)
+        uint32_t inner = holder; // the function that assigns: a closure runs at any time
+        while (tfr_tree_kind(t, inner) != TFR_N_FUNCTION)
+            inner = t->nodes[inner].parent;
+        if (!is_init || inner != function)
             a->outside_init = true;
-        uint32_t assignment =
-            tfr_tree_kind(t, holder) == TFR_N_PATTERN_LIST ? t->nodes[holder].parent : holder;
-        uint32_t statement = t->nodes[assignment].parent; // expression_statement
-        if (t->nodes[statement].parent != body)
-            a->conditional = true;
         if (a->times < 4)
             a->values[a->times] =
                 plain ? tfr_tree_field(t, holder, TFR_F_RIGHT) : element_for(t, holder, n);
@@ -233,8 +234,52 @@ static void bind_globals(tfr_scope *s, tfr_arena *arena, uint32_t root) {
                 bind(s, arena, (tfr_binding){.name = name_of(s, c), .kind = TFR_BIND_MANY}, true);
 }
 
+// Letters outside ASCII that NFKC, which Python applies to names, leaves alone: accented Latin,
+// Greek, Cyrillic, kana, Chinese and Korean. A name with others may be another one's twin.
+static bool keeps_its_letters(tfr_str name) {
+    static const uint32_t ranges[][2] = {
+        {0xC0, 0xFF},     {0x386, 0x386},   {0x388, 0x3CE},   {0x410, 0x44F},
+        {0x3041, 0x3096}, {0x30A1, 0x30FA}, {0x4E00, 0x9FFF}, {0xAC00, 0xD7A3},
+    };
+    for (size_t i = 0; i < name.len;) {
+        const uint8_t *p = (const uint8_t *)name.data + i;
+        uint32_t length = *p < 0x80 ? 1 : *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : 4;
+        if (length == 4 || i + length > name.len)
+            return false;
+        uint32_t letter = length == 2   ? (*p & 0x1Fu) << 6 | (p[1] & 0x3Fu)
+                          : length == 3 ? (*p & 0xFu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu)
+                                        : *p;
+        bool known = length == 1;
+        for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++)
+            known |= ranges[r][0] <= letter && letter <= ranges[r][1];
+        if (!known)
+            return false;
+        i += length;
+    }
+    return true;
+}
+
+static uint32_t find_strange(const tfr_tree *t) {
+    bool ascii = true;
+    for (size_t i = 0; i < t->src->text.len && ascii; i++)
+        ascii = (uint8_t)t->src->text.data[i] < 0x80;
+    for (uint32_t n = 1; n < t->count && !ascii; n++)
+        if (t->nodes[n].kind == TFR_N_IDENTIFIER && !keeps_its_letters(tfr_tree_text(t, n)))
+            return n;
+    return 0;
+}
+
+static void mark_derived(tfr_scope *s) {
+    for (uint32_t c = 0; c < s->classes.count; c++)
+        for (uint32_t b = 0; b < s->classes.items[c].bases.count; b++) {
+            uint32_t base = tfr_scope_class(s, s->classes.items[c].bases.items[b]);
+            if (base != TFR_NO_CLASS)
+                s->classes.items[base].derived_from = true;
+        }
+}
+
 void tfr_scope_build(tfr_scope *s, const tfr_tree *tree, tfr_names *names, tfr_arena *arena) {
-    *s = (tfr_scope){.tree = tree, .names = names};
+    *s = (tfr_scope){.tree = tree, .names = names, .strange = find_strange(tree)};
     const tfr_tree *t = tree;
     bool header = true;
     for (uint32_t n = tfr_tree_first(t, 1), skip; n; n = tfr_tree_walk(t, 1, n, skip)) {
@@ -282,6 +327,7 @@ void tfr_scope_build(tfr_scope *s, const tfr_tree *tree, tfr_names *names, tfr_a
             }
         }
     }
+    mark_derived(s);
 }
 
 const tfr_binding *tfr_scope_lookup(const tfr_scope *scope, tfr_name name) {
@@ -321,17 +367,14 @@ const tfr_function *tfr_scope_method(const tfr_scope *scope, uint32_t class_inde
 }
 
 const tfr_attribute *tfr_scope_attribute(const tfr_scope *scope, uint32_t class_index,
-                                         tfr_name name, uint32_t *owner) {
+                                         tfr_name name) {
     uint32_t stack[MAX_BASE_STEPS] = {class_index}, depth = 1;
     for (int steps = 0; depth && steps < MAX_BASE_STEPS; steps++) {
         uint32_t at = stack[--depth];
         const tfr_class *cls = &scope->classes.items[at];
         for (uint32_t i = 0; i < cls->attributes.count; i++)
-            if (cls->attributes.items[i].name == name) {
-                if (owner)
-                    *owner = at;
+            if (cls->attributes.items[i].name == name)
                 return &cls->attributes.items[i];
-            }
         for (uint32_t b = cls->bases.count; b-- > 0;) {
             uint32_t base = tfr_scope_class(scope, cls->bases.items[b]);
             if (base != TFR_NO_CLASS && depth < MAX_BASE_STEPS)
@@ -341,8 +384,8 @@ const tfr_attribute *tfr_scope_attribute(const tfr_scope *scope, uint32_t class_
     return NULL;
 }
 
-static bool derives(const tfr_scope *scope, uint32_t cls, uint32_t from) {
-    uint32_t stack[MAX_BASE_STEPS] = {cls}, depth = 1;
+bool tfr_scope_derives(const tfr_scope *scope, uint32_t class_index, uint32_t from) {
+    uint32_t stack[MAX_BASE_STEPS] = {class_index}, depth = 1;
     for (int steps = 0; depth && steps < MAX_BASE_STEPS; steps++) {
         uint32_t at = stack[--depth];
         for (uint32_t b = 0; b < scope->classes.items[at].bases.count; b++) {
@@ -357,11 +400,12 @@ static bool derives(const tfr_scope *scope, uint32_t cls, uint32_t from) {
 }
 
 bool tfr_scope_overridden(const tfr_scope *scope, uint32_t class_index, tfr_name method) {
-    for (uint32_t i = 0; i < scope->functions.count; i++) {
+    bool derived_from = scope->classes.items[class_index].derived_from;
+    for (uint32_t i = 0; i < scope->functions.count && derived_from; i++) {
         const tfr_function *f = &scope->functions.items[i];
         if (f->name != method || f->class_index == TFR_NO_CLASS || f->class_index == class_index)
             continue;
-        if (derives(scope, f->class_index, class_index))
+        if (tfr_scope_derives(scope, f->class_index, class_index))
             return true;
     }
     return false;

@@ -28,13 +28,13 @@ typedef struct tfr_attribute {
     uint32_t values[4]; // the expressions assigned, the first four
     uint32_t times;     // how many assignments there are in all
     bool outside_init;  // assigned in another method than __init__
-    bool conditional;   // under an `if`, in a loop, ...
 } tfr_attribute;
 
 typedef struct tfr_class {
     tfr_name name;
     uint32_t node;
     uint32_t first_function, function_count; // its methods, in `functions`
+    bool derived_from;                       // another class of the file names it as a base
     struct {
         tfr_name *items; // dotted paths as written and resolved; 0 for what is not a name
         uint32_t count, cap;
@@ -72,6 +72,7 @@ typedef struct tfr_scope {
         tfr_function *items;
         uint32_t count, cap;
     } functions;
+    uint32_t strange;     // identifier that Python may read as another one; 0: none
     uint32_t last_import; // last top-level import before the first class or function; 0: none
 } tfr_scope;
 
@@ -83,10 +84,13 @@ const tfr_binding *tfr_scope_lookup(const tfr_scope *scope, tfr_name name);
 // A class of this file by name; TFR_NO_CLASS when it is not exactly one.
 uint32_t tfr_scope_class(const tfr_scope *scope, tfr_name name);
 
+// Whether class `from` is among the bases of `class_index`, directly or not, in this file.
+bool tfr_scope_derives(const tfr_scope *scope, uint32_t class_index, uint32_t from);
+
 // Looks through the class and its bases in this file. NULL: not found here.
 const tfr_function *tfr_scope_method(const tfr_scope *scope, uint32_t class_index, tfr_name name);
 const tfr_attribute *tfr_scope_attribute(const tfr_scope *scope, uint32_t class_index,
-                                         tfr_name name, uint32_t *owner);
+                                         tfr_name name);
 // Whether another class of the file derives from `class_index` and has that method itself.
 bool tfr_scope_overridden(const tfr_scope *scope, uint32_t class_index, tfr_name method);
 

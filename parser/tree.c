@@ -236,6 +236,10 @@ tfr_status tfr_tree_parse(tfr_tree *out, const tfr_source *src, tfr_arena *arena
     return parse(out, src, NULL, arena, err);
 }
 
+// An edit of tree-sitter's tree walks over all children of the nodes around it: beyond so many it
+// costs more than parsing.
+#define MAX_CHANGES 500
+
 // Row and column in bytes, as tree-sitter counts them.
 static TSPoint point_at(const tfr_source *src, uint32_t offset) {
     uint32_t low = 0, high = src->line_count;
@@ -252,6 +256,8 @@ static TSPoint point_at(const tfr_source *src, uint32_t offset) {
 tfr_status tfr_tree_parse_again(tfr_tree *out, const tfr_source *src, const tfr_tree *old,
                                 const tfr_change *changes, uint32_t change_count, tfr_arena *arena,
                                 tfr_error *err) {
+    if (change_count > MAX_CHANGES)
+        return parse(out, src, NULL, arena, err);
     TSTree *edited = ts_tree_copy(old->parsed);
     // From the last to the first, so that positions before a change are those of both texts.
     int64_t shift = 0;

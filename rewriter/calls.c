@@ -6,9 +6,10 @@
 
 typedef struct call {
     uint32_t ast, count, keyword_count;
-    tfr_arg args[MAX_ARGS], keyword_values[MAX_ARGS];
-    tfr_name keywords[MAX_ARGS];
+    const tfr_arg *args, *keyword_values;
+    const tfr_name *keywords;
     bool splat; // *args or **kwargs among them
+    bool lost;  // more arguments than fit: nothing is known of the call
 } call;
 
 static const tfr_tree *tree_of(const tfr_builder *b) { return b->frame->module->scope->tree; }
@@ -16,157 +17,6 @@ static bool outer(const tfr_builder *b) { return b->frame->depth == 0; }
 static const tfr_words *words(const tfr_builder *b) { return b->frame->module->words; }
 static tfr_str text_of(const tfr_builder *b, tfr_name name) {
     return tfr_names_text(b->flow->module->names, name);
-}
-
-// ---- what modules are -----------------------------------------------------------------------
-
-static const struct {
-    const char *path;
-    tfr_module_kind kind;
-} module_table[] = {
-#define MODULE(path, suffix) {path, TFR_M_##suffix},
-#include "rewriter/modules.def"
-#undef MODULE
-};
-
-tfr_name tfr_module_path(const tfr_module *module, tfr_names *names, uint32_t ast) {
-    const tfr_tree *t = module->scope->tree;
-    ast = tfr_tree_unparen(t, ast);
-    if (tfr_tree_kind(t, ast) == TFR_N_IDENTIFIER) {
-        tfr_name name = tfr_names_add(names, tfr_tree_text(t, ast));
-        const tfr_binding *binding = tfr_scope_lookup(module->scope, name);
-        return binding && binding->kind == TFR_BIND_IMPORT ? binding->path : name;
-    }
-    if (tfr_tree_kind(t, ast) != TFR_N_ATTRIBUTE)
-        return 0;
-    tfr_name object = tfr_module_path(module, names, tfr_tree_field(t, ast, TFR_F_OBJECT));
-    if (!object)
-        return 0;
-    tfr_str left = tfr_names_text(names, object);
-    tfr_str right = tfr_tree_text(t, tfr_tree_field(t, ast, TFR_F_ATTRIBUTE));
-    return tfr_names_add(names, tfr_str_format(names->arena, "%.*s.%.*s", (int)left.len, left.data,
-                                               (int)right.len, right.data));
-}
-
-static bool ends_with(tfr_str text, const char *tail) {
-    size_t n = strlen(tail);
-    return text.len >= n && memcmp(text.data + text.len - n, tail, n) == 0;
-}
-
-static tfr_module_kind kind_of_path(const tfr_module *module, tfr_name path) {
-    tfr_str text = tfr_names_text(module->names, path);
-    for (size_t i = 0; i < sizeof module_table / sizeof *module_table; i++)
-        if (tfr_str_eq(text, tfr_str_from(module_table[i].path)))
-            return module_table[i].kind;
-    return TFR_M_UNKNOWN;
-}
-
-static bool has_inplace(const tfr_tree *t, uint32_t arguments) {
-    for (uint32_t n = arguments; n; n = tfr_tree_walk(t, arguments, n, false))
-        if (tfr_tree_kind(t, n) == TFR_N_KEYWORD_ARGUMENT &&
-            tfr_tree_is(t, tfr_tree_field(t, n, TFR_F_NAME), "inplace"))
-            return true;
-    return false;
-}
-
-static tfr_module_kind kind_of_value(const tfr_module *module, uint32_t ast, uint32_t *of_class) {
-    const tfr_tree *t = module->scope->tree;
-    ast = tfr_tree_unparen(t, ast);
-    switch (tfr_tree_kind(t, ast)) {
-    case TFR_N_CALL: {
-        uint32_t function = tfr_tree_field(t, ast, TFR_F_FUNCTION);
-        uint32_t arguments = tfr_tree_field(t, ast, TFR_F_ARGUMENTS);
-        tfr_name path = tfr_module_path(module, module->names, function);
-        if (!path)
-            return TFR_M_UNKNOWN;
-        *of_class = tfr_scope_class(module->scope, path);
-        if (*of_class != TFR_NO_CLASS)
-            return TFR_M_CLASS;
-        if (ends_with(tfr_names_text(module->names, path), "activations.get_activation"))
-            return TFR_M_ACT;
-        tfr_module_kind kind = kind_of_path(module, path);
-        return kind == TFR_M_ACT && has_inplace(t, arguments) ? TFR_M_UNKNOWN : kind;
-    }
-    case TFR_N_SUBSCRIPT: {
-        tfr_name path = tfr_module_path(module, module->names, tfr_tree_field(t, ast, TFR_F_VALUE));
-        bool table = path && ends_with(tfr_names_text(module->names, path), "activations.ACT2FN");
-        return table ? TFR_M_ACT : TFR_M_UNKNOWN;
-    }
-    case TFR_N_IDENTIFIER:
-    case TFR_N_ATTRIBUTE: {
-        tfr_name path = tfr_module_path(module, module->names, ast);
-        tfr_module_kind kind = path ? kind_of_path(module, path) : TFR_M_UNKNOWN;
-        return kind == TFR_M_ACT ? kind : TFR_M_UNKNOWN; // self.act = F.silu
-    }
-    case TFR_N_CONDITIONAL: {
-        uint32_t yes = tfr_tree_first(t, ast), condition = tfr_tree_next(t, yes);
-        uint32_t no = tfr_tree_next(t, condition), other = TFR_NO_CLASS;
-        if (tfr_tree_kind(t, no) == TFR_N_NONE)
-            return kind_of_value(module, yes, of_class);
-        if (tfr_tree_kind(t, yes) == TFR_N_NONE)
-            return kind_of_value(module, no, of_class);
-        tfr_module_kind kind = kind_of_value(module, yes, of_class);
-        bool same = kind == kind_of_value(module, no, &other) && other == *of_class;
-        return same ? kind : TFR_M_UNKNOWN;
-    }
-    default:
-        return TFR_M_UNKNOWN;
-    }
-}
-
-tfr_module_kind tfr_module_attribute(const tfr_module *module, uint32_t class_index,
-                                     tfr_name attribute, uint32_t *of_class) {
-    *of_class = TFR_NO_CLASS;
-    if (class_index == TFR_NO_CLASS)
-        return TFR_M_UNKNOWN;
-    const tfr_attribute *a = tfr_scope_attribute(module->scope, class_index, attribute, NULL);
-    if (!a || a->outside_init || a->times > 4)
-        return TFR_M_UNKNOWN;
-    tfr_module_kind kind = TFR_M_UNKNOWN;
-    bool any = false;
-    for (uint32_t i = 0; i < a->times; i++) {
-        if (!a->values[i])
-            return TFR_M_UNKNOWN;
-        if (tfr_tree_kind(module->scope->tree, a->values[i]) == TFR_N_NONE)
-            continue;
-        uint32_t of = TFR_NO_CLASS;
-        tfr_module_kind k = kind_of_value(module, a->values[i], &of);
-        if (any && (k != kind || of != *of_class))
-            return TFR_M_UNKNOWN;
-        kind = k, *of_class = of, any = true;
-    }
-    return kind;
-}
-
-tfr_flow *tfr_module_flow(tfr_module *module, uint32_t function) {
-    if (!module->flows[function]) {
-        tfr_numbers *numbers = TFR_NEW(module->arena, tfr_numbers);
-        tfr_numbers_init(numbers, module->arena);
-        module->flows[function] = tfr_flow_build(module, function, numbers);
-    }
-    return module->flows[function];
-}
-
-bool tfr_module_pure(tfr_module *module, uint32_t class_index) {
-    uint8_t *state = &module->purity[class_index];
-    if (*state == TFR_PURITY_ASKING)
-        return false; // a class that calls itself
-    if (*state == TFR_PURITY_UNASKED) {
-        *state = TFR_PURITY_ASKING;
-        const tfr_function *forward =
-            tfr_scope_method(module->scope, class_index, module->words->forward);
-        bool pure = forward && !forward->decorated;
-        if (pure) {
-            uint32_t index = (uint32_t)(forward - module->scope->functions.items);
-            const tfr_flow *flow = tfr_module_flow(module, index);
-            pure = !flow->unfit && !flow->is_generator;
-            for (uint32_t i = 0; i < flow->events.count; i++)
-                pure &= flow->events.items[i].kind == TFR_EV_RETURN ||
-                        flow->events.items[i].kind == TFR_EV_RAISE;
-        }
-        *state = pure ? TFR_PURE : TFR_IMPURE;
-    }
-    return *state == TFR_PURE;
 }
 
 // ---- seeing through -------------------------------------------------------------------------
@@ -184,14 +34,17 @@ static bool is_transparent(const tfr_module *module, tfr_names *names, const tfr
         tfr_name path = tfr_module_path(module, names, what);
         tfr_str text = tfr_names_text(names, path);
         // These give the function itself, or another object: `via=` notices that at run time.
-        if (!ends_with(text, "use_kernel_func_from_hub") &&
-            !ends_with(text, "use_kernel_forward_from_hub") && !ends_with(text, "staticmethod"))
+        if (!tfr_ends_with(text, "use_kernel_func_from_hub") &&
+            !tfr_ends_with(text, "use_kernel_forward_from_hub") &&
+            !tfr_ends_with(text, "staticmethod"))
             return false;
     }
     return true;
 }
 
 static bool is_simple_body(const tfr_tree *t, uint32_t function) {
+    if (tfr_tree_is(t, t->nodes[function].child, "async")) // gives a coroutine, not its result
+        return false;
     uint32_t parameters = tfr_tree_field(t, function, TFR_F_PARAMETERS);
     for (uint32_t c = tfr_tree_first(t, parameters); c; c = tfr_tree_next(t, c)) {
         tfr_kind kind = tfr_tree_kind(t, c);
@@ -304,7 +157,7 @@ static void unwrap_dim(tfr_builder *b, const tfr_module *table, uint32_t paramet
     if (!tfr_tree_is(t, name ? name : parameter, "dim"))
         return;
     const tfr_vnode *n = tfr_flow_node(b->flow, arg->value);
-    if (n->op == TFR_V_TUPLE && n->arg_count == 1)
+    if (tfr_build_is_display(b, arg->value) && n->arg_count == 1)
         *arg = tfr_flow_arg(b->flow, arg->value, 0);
 }
 
@@ -321,7 +174,7 @@ static bool arrange(tfr_builder *b, const tfr_module *table, const tfr_canon_row
         if (tfr_tree_kind(t, p) == TFR_N_LIST_SPLAT_PATTERN) { // *shape: all that remain
             if (count - used == 1) {
                 const tfr_vnode *only = tfr_flow_node(b->flow, args[used].value);
-                if (only->op == TFR_V_TUPLE && only->arg_count < MAX_ARGS - n) {
+                if (tfr_build_is_display(b, args[used].value) && only->arg_count < MAX_ARGS - n) {
                     for (uint32_t i = 0; i < only->arg_count; i++)
                         out[n++] = b->flow->args.items[only->first_arg + i];
                     used++;
@@ -376,13 +229,6 @@ tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint3
         return 0;
     const tfr_module *table = tfr_canon_module(canon);
     if (row->alias) {
-        call c = {.ast = ast, .count = count, .keyword_count = keyword_count};
-        if (count)
-            memcpy(c.args, args, count * sizeof *args);
-        if (keyword_count) {
-            memcpy(c.keywords, keywords, keyword_count * sizeof *keywords);
-            memcpy(c.keyword_values, keyword_values, keyword_count * sizeof *keyword_values);
-        }
         tfr_frame frame = {.caller = b->frame,
                            .module = table,
                            .depth = b->frame->depth + 1,
@@ -390,8 +236,8 @@ tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint3
                            .class_index = TFR_NO_CLASS};
         const tfr_tree *t = table->scope->tree;
         uint32_t node = table->scope->functions.items[row->function].node;
-        if (!tfr_build_bind_arguments(b, &frame, tfr_tree_field(t, node, TFR_F_PARAMETERS), c.args,
-                                      count, c.keywords, c.keyword_values, keyword_count, false))
+        if (!tfr_build_bind_arguments(b, &frame, tfr_tree_field(t, node, TFR_F_PARAMETERS), args,
+                                      count, keywords, keyword_values, keyword_count, false))
             return 0;
         uint32_t nodes_before = b->flow->nodes.count;
         b->frame = &frame;
@@ -426,33 +272,42 @@ tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint3
 
 static void read_arguments(tfr_builder *b, uint32_t arguments, call *c) {
     const tfr_tree *t = tree_of(b);
-    if (tfr_tree_kind(t, arguments) == TFR_N_GENERATOR) { // f(x for x in y)
-        c->args[c->count++] = tfr_build_operand(b, arguments);
+    bool generator = tfr_tree_kind(t, arguments) == TFR_N_GENERATOR; // f(x for x in y)
+    uint32_t given = generator;
+    for (uint32_t a = generator ? 0 : tfr_tree_first(t, arguments); a; a = tfr_tree_next(t, a))
+        given++;
+    if (given >= MAX_ARGS)
+        given = MAX_ARGS, c->splat = c->lost = true;
+    // On the arena: arguments are calls again, as deep as the tree.
+    tfr_arg *args = TFR_NEW_ARRAY(b->arena, tfr_arg, given);
+    tfr_arg *values = TFR_NEW_ARRAY(b->arena, tfr_arg, given);
+    tfr_name *keywords = TFR_NEW_ARRAY(b->arena, tfr_name, given);
+    c->args = args, c->keyword_values = values, c->keywords = keywords;
+    if (generator) {
+        args[c->count++] = tfr_build_operand(b, arguments);
         c->splat = true;
         return;
     }
     for (uint32_t a = tfr_tree_first(t, arguments); a; a = tfr_tree_next(t, a)) {
-        if (c->count + 1 >= MAX_ARGS || c->keyword_count + 1 >= MAX_ARGS) {
-            c->splat = true;
-            tfr_build_expr(b, a);
-            continue;
-        }
         tfr_kind kind = tfr_tree_kind(t, a);
-        if (kind == TFR_N_KEYWORD_ARGUMENT) {
-            c->keywords[c->keyword_count] = tfr_names_add(
+        if (c->count + c->keyword_count >= MAX_ARGS - 1) {
+            tfr_build_expr(b, a);
+        } else if (kind == TFR_N_KEYWORD_ARGUMENT) {
+            keywords[c->keyword_count] = tfr_names_add(
                 b->flow->module->names, tfr_tree_text(t, tfr_tree_field(t, a, TFR_F_NAME)));
-            c->keyword_values[c->keyword_count++] =
-                tfr_build_operand(b, tfr_tree_field(t, a, TFR_F_VALUE));
-            continue;
+            tfr_arg value = tfr_build_operand(b, tfr_tree_field(t, a, TFR_F_VALUE));
+            values[c->keyword_count++] = value;
+        } else {
+            c->splat |= kind == TFR_N_LIST_SPLAT || kind == TFR_N_DICT_SPLAT;
+            tfr_arg value = tfr_build_operand(b, a);
+            args[c->count++] = value;
         }
-        if (kind == TFR_N_LIST_SPLAT || kind == TFR_N_DICT_SPLAT)
-            c->splat = true;
-        c->args[c->count++] = tfr_build_operand(b, a);
     }
 }
 
 // Callee first, then the arguments, keywords as nodes of their own.
-static uint32_t flatten(tfr_builder *b, tfr_arg callee, const call *c, tfr_arg *out) {
+static tfr_arg *flatten(tfr_builder *b, tfr_arg callee, const call *c, uint32_t *count) {
+    tfr_arg *out = TFR_NEW_ARRAY(b->arena, tfr_arg, 1 + c->count + c->keyword_count);
     uint32_t n = 0;
     out[n++] = callee;
     for (uint32_t i = 0; i < c->count; i++)
@@ -460,38 +315,42 @@ static uint32_t flatten(tfr_builder *b, tfr_arg callee, const call *c, tfr_arg *
     for (uint32_t i = 0; i < c->keyword_count; i++)
         out[n++] = (tfr_arg){
             tfr_build_node(b, TFR_V_KEYWORD, c->keywords[i], &c->keyword_values[i], 1, 0), 0};
-    return n;
+    *count = n;
+    return out;
 }
 
 static tfr_value unknown_call(tfr_builder *b, tfr_name name, tfr_arg callee, const call *c,
                               tfr_event_kind kind) {
-    tfr_arg args[2 * MAX_ARGS + 1];
-    uint32_t n = flatten(b, callee, c, args);
+    uint32_t n;
+    const tfr_arg *args = flatten(b, callee, c, &n);
     tfr_value v = tfr_build_unique(b, name, args, n, c->ast);
     tfr_build_event(b, kind, c->ast, v);
     return v;
 }
 
 static tfr_value pure_call(tfr_builder *b, tfr_arg callee, const call *c, tfr_type type) {
-    tfr_arg args[2 * MAX_ARGS + 1];
-    uint32_t n = flatten(b, callee, c, args);
+    if (c->lost)
+        return unknown_call(b, 0, callee, c, TFR_EV_CALL);
+    uint32_t n;
+    const tfr_arg *args = flatten(b, callee, c, &n);
     tfr_value v = tfr_build_node(b, TFR_V_CALL, 0, args, n, c->ast);
     b->flow->nodes.items[v].type = (uint8_t)type;
     return v;
 }
 
 static tfr_value module_call(tfr_builder *b, tfr_arg callee, const call *c) {
-    tfr_arg args[2 * MAX_ARGS + 1];
     const tfr_vnode *m = tfr_flow_node(b->flow, callee.value);
     tfr_module_kind kind = (tfr_module_kind)m->module;
-    bool pure = kind == TFR_M_LINEAR || kind == TFR_M_ACT || kind == TFR_M_PURE ||
+    bool plain = c->count == 1 && !c->keyword_count; // self.act(x, True) with self.act = F.silu
+    bool pure = kind == TFR_M_LINEAR || (kind == TFR_M_ACT && plain) || kind == TFR_M_PURE ||
                 (kind == TFR_M_CLASS && !b->flow->module->is_rule &&
                  tfr_module_pure(b->flow->module, m->class_index));
     if (b->flow->module->is_rule)
         pure = true;
-    if (!pure)
+    if (!pure || c->lost)
         return unknown_call(b, m->name, callee, c, TFR_EV_CALL);
-    uint32_t n = flatten(b, callee, c, args);
+    uint32_t n;
+    const tfr_arg *args = flatten(b, callee, c, &n);
     tfr_value v = tfr_build_node(b, TFR_V_MODULE, 0, args, n, c->ast);
     if (kind == TFR_M_LINEAR || kind == TFR_M_ACT)
         b->flow->nodes.items[v].type = TFR_T_TENSOR;
@@ -504,22 +363,36 @@ static bool is_number_path(tfr_str path) {
            tfr_str_eq(path, TFR_STR("bool"));
 }
 
-static bool is_pure_path(tfr_str path) {
+// An iterator is used up by being read; these are not. One that self holds would serve one call
+// of forward alone, so an attribute counts as a list.
+static bool can_be_read_again(const tfr_builder *b, const call *c) {
+    for (uint32_t i = 0; i < c->count; i++) {
+        const tfr_vnode *n = tfr_flow_node(b->flow, c->args[i].value);
+        if (n->op != TFR_V_ATTR && n->type != TFR_T_TUPLE && n->type != TFR_T_NUMBER &&
+            n->type != TFR_T_TENSOR)
+            return false;
+    }
+    return !c->splat;
+}
+
+static bool is_pure(const tfr_builder *b, tfr_str path, const call *c) {
     static const struct {
         const char *text;
-        bool below;
+        bool below, consumes;
     } table[] = {
-#define PURE(path) {path, false},
-#define PURE_BELOW(path) {path, true},
+#define PURE(path) {path, false, false},
+#define PURE_BELOW(path) {path, true, false},
+#define CONSUMES(path) {path, false, true},
 #include "rewriter/pure.def"
 #undef PURE
 #undef PURE_BELOW
+#undef CONSUMES
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         size_t n = strlen(table[i].text);
         if (table[i].below ? path.len > n && memcmp(path.data, table[i].text, n) == 0
                            : tfr_str_eq(path, tfr_str_from(table[i].text)))
-            return true;
+            return !table[i].consumes || can_be_read_again(b, c);
     }
     return false;
 }
@@ -532,7 +405,7 @@ static tfr_value siblings_call(tfr_builder *b, const call *c) {
     if (outermost)
         b->call_ast = c->ast;
     for (uint32_t i = 1; i < c->count; i++) {
-        call one = {.count = 1, .args = {c->args[0]}};
+        call one = {.count = 1, .args = c->args};
         elements[n++] = (tfr_arg){module_call(b, c->args[i], &one), 0};
     }
     tfr_value v = tfr_build_node(b, TFR_V_TUPLE, 0, elements, n, c->ast);
@@ -549,41 +422,52 @@ static tfr_value siblings_call(tfr_builder *b, const call *c) {
     return v;
 }
 
-static tfr_value tfr_op_call(tfr_builder *b, tfr_str op, tfr_arg callee, call *c) {
+#define MAX_OP_KEYWORDS 8
+
+// The arguments of a call `tfr.<op>` under the names of its reference's parameters.
+static tfr_value see_through_op(tfr_builder *b, const tfr_op_reference *ref, tfr_name op,
+                                const call *c) {
+    tfr_arg values[16 + MAX_OP_KEYWORDS];
+    tfr_name names[16 + MAX_OP_KEYWORDS];
+    call inner = {.ast = c->ast, .keywords = names, .keyword_values = values};
+    for (uint32_t i = 0; i < c->count + c->keyword_count; i++) {
+        bool keyword = i >= c->count;
+        tfr_name name = keyword ? ref->keywords[i - c->count] : ref->positional[i];
+        if (!name)
+            continue;
+        names[inner.keyword_count] = name;
+        values[inner.keyword_count++] = keyword ? c->keyword_values[i - c->count] : c->args[i];
+    }
+    return see_through(b, ref->module, ref->function, 0, TFR_NO_CLASS, &inner, op);
+}
+
+static tfr_value tfr_op_call(tfr_builder *b, tfr_str op, tfr_arg callee, const call *c) {
     tfr_module *m = b->flow->module;
-    tfr_name name = tfr_names_add(m->names, op), literals[MAX_ARGS];
-    uint32_t kept = 0; // `via=` is the run-time guard, no argument of the reference
-    for (uint32_t i = 0; i < c->keyword_count; i++) {
+    tfr_name name = tfr_names_add(m->names, op);
+    tfr_name keywords[MAX_OP_KEYWORDS], literals[MAX_OP_KEYWORDS];
+    tfr_arg values[MAX_OP_KEYWORDS];
+    call given = *c; // `via=` is the run-time guard, no argument of the reference
+    given.keywords = keywords, given.keyword_values = values, given.keyword_count = 0;
+    bool fits = m->op_reference && !c->splat && c->count <= 16;
+    for (uint32_t i = 0; i < c->keyword_count && fits; i++) {
+        uint32_t n = given.keyword_count;
         if (c->keywords[i] == words(b)->via)
             continue;
-        c->keywords[kept] = c->keywords[i];
-        c->keyword_values[kept] = c->keyword_values[i];
-        literals[kept++] = tfr_flow_node(b->flow, c->keyword_values[i].value)->name;
+        fits = n < MAX_OP_KEYWORDS;
+        if (!fits)
+            break;
+        keywords[n] = c->keywords[i];
+        values[n] = c->keyword_values[i];
+        literals[n] = tfr_flow_node(b->flow, values[n].value)->name;
+        given.keyword_count++;
     }
     tfr_op_reference ref = {0};
-    if (m->op_reference && !c->splat && c->count <= 16 && kept <= 8)
-        ref = m->op_reference(m->ops, name, c->count, c->keywords, literals, kept);
+    if (fits)
+        ref = m->op_reference(m->ops, name, c->count, keywords, literals, given.keyword_count);
     if (ref.siblings)
         return siblings_call(b, c);
-    if (ref.module) {
-        call inner = {.ast = c->ast}; // every argument by the reference's own parameter name
-        for (uint32_t i = 0; i < c->count; i++) {
-            if (!ref.positional[i])
-                continue;
-            inner.keywords[inner.keyword_count] = ref.positional[i];
-            inner.keyword_values[inner.keyword_count++] = c->args[i];
-        }
-        for (uint32_t i = 0; i < kept; i++) {
-            if (!ref.keywords[i])
-                continue;
-            inner.keywords[inner.keyword_count] = ref.keywords[i];
-            inner.keyword_values[inner.keyword_count++] = c->keyword_values[i];
-        }
-        tfr_value v = see_through(b, ref.module, ref.function, 0, TFR_NO_CLASS, &inner, name);
-        if (v)
-            return v;
-    }
-    return pure_call(b, callee, c, TFR_T_UNKNOWN);
+    tfr_value v = ref.module ? see_through_op(b, &ref, name, &given) : 0;
+    return v ? v : pure_call(b, callee, c, TFR_T_UNKNOWN);
 }
 
 static tfr_value function_call(tfr_builder *b, const tfr_module *module, uint32_t function,
@@ -642,7 +526,7 @@ static tfr_value global_call(tfr_builder *b, tfr_arg callee, call *c) {
         if (v)
             return v;
     }
-    if (is_pure_path(path))
+    if (is_pure(b, path, c))
         return pure_call(b, callee, c, TFR_T_UNKNOWN);
     bool number = c->count == 1 && !c->splat &&
                   tfr_flow_node(b->flow, c->args[0].value)->type == TFR_T_NUMBER;
@@ -654,20 +538,23 @@ static tfr_value global_call(tfr_builder *b, tfr_arg callee, call *c) {
 static tfr_value method_call(tfr_builder *b, tfr_arg object, tfr_name name, call *c) {
     const tfr_vnode *n = tfr_flow_node(b->flow, object.value);
     tfr_str text = text_of(b, name);
-    bool tensor = n->type == TFR_T_TENSOR || n->type == TFR_T_UNKNOWN;
+    // self.proj.to(dtype) changes the module.
+    bool is_module = n->module != TFR_M_UNKNOWN && n->module != TFR_M_PARAM;
+    bool tensor = n->type == TFR_T_TENSOR || (n->type == TFR_T_UNKNOWN && !is_module);
     if (tensor && !c->splat) {
-        tfr_arg args[MAX_ARGS + 1];
+        tfr_arg *args = TFR_NEW_ARRAY(b->arena, tfr_arg, c->count + 1);
         args[0] = object;
-        memcpy(args + 1, c->args, c->count * sizeof *args);
+        for (uint32_t i = 0; i < c->count; i++)
+            args[i + 1] = c->args[i];
         tfr_value v = tfr_build_aten(b, name, args, c->count + 1, c->keywords, c->keyword_values,
                                      c->keyword_count, 'x', c->ast);
         if (v)
             return v;
     }
     const tfr_canon_row *row = tfr_canon_find(b->flow->module->canon, name);
-    if (tensor && c->splat && row && row->method && !row->alias) { // x.view(*shape, -1)
-        tfr_arg args[2 * MAX_ARGS + 1];
-        uint32_t count = flatten(b, object, c, args);
+    if (tensor && c->splat && !c->lost && row && row->method && !row->alias) { // x.view(*shape, -1)
+        uint32_t count;
+        const tfr_arg *args = flatten(b, object, c, &count);
         tfr_value v = tfr_build_node(b, TFR_V_OPAQUE, name, args, count, c->ast);
         b->flow->nodes.items[v].type = row->type;
         return v;

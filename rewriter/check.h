@@ -1,7 +1,7 @@
 // Proves an edit: the new text must parse, keep every token outside the edits, and have functions
 // whose graphs, with `tfr.*` calls replaced by their references, equal the old ones.
-#ifndef TFR_CHECK_H
-#define TFR_CHECK_H
+#ifndef TFR_REWRITER_CHECK_H
+#define TFR_REWRITER_CHECK_H
 
 #include "rewriter/emit.h"
 

@@ -219,6 +219,12 @@ static void render_home(tfr_plan *p, tfr_buf *out, const tfr_home *h) {
         tfr_buf_format(out, "[%d]", o->only_root);
 }
 
+// `return(a)*b` and `(a)if c`: a parenthesis kept the words apart that now meet.
+static void keep_apart(tfr_buf *out, char before, char after) {
+    if (word_char(before) && word_char(after))
+        tfr_buf_add(out, " ", 1);
+}
+
 // A home that is replaced where it stands: not one inside another, nor of an inserted statement's
 // sibling result.
 static bool is_rendered(const tfr_plan *p, const tfr_home *h) {
@@ -234,8 +240,12 @@ static void render_span(tfr_plan *p, tfr_buf *out, uint32_t start, uint32_t end,
         if (n->start < at || n->end > end || h->ast == but || !is_rendered(p, h))
             continue;
         tfr_buf_add(out, p->tree->src->bytes.data + at, n->start - at);
+        if (out->len)
+            keep_apart(out, out->data[out->len - 1], 'a');
         render_home(p, out, h);
         at = n->end;
+        if (at < end)
+            keep_apart(out, out->data[out->len - 1], p->tree->src->bytes.data[at]);
     }
     tfr_buf_add(out, p->tree->src->bytes.data + at, end - at);
 }
@@ -348,6 +358,29 @@ static bool edit_insertions(tfr_plan *p, tfr_edits *edits) {
     return true;
 }
 
+// Whether nothing is left of the suite that a statement is the last of.
+static bool leaves_suite_empty(const tfr_plan *p, uint32_t statement) {
+    const tfr_flow *f = p->flow;
+    uint32_t ast = f->statements.items[statement].ast, suite = tfr_plan_node(p, ast)->parent;
+    if (tfr_tree_next(p->tree, ast))
+        return false;
+    for (uint32_t m = 0; m < p->count; m++) {
+        uint32_t s = p->outputs[m].insert ? p->outputs[m].statement : 0;
+        if (s && tfr_plan_node(p, f->statements.items[s].ast)->parent == suite)
+            return false;
+    }
+    for (uint32_t s = statement; s > 0; s--) { // from the last to the first
+        uint32_t other = f->statements.items[s].ast;
+        if (tfr_plan_node(p, other)->parent != suite)
+            continue;
+        if (!p->removed[s])
+            return false;
+        if (tfr_tree_first(p->tree, suite) == other)
+            break;
+    }
+    return true;
+}
+
 static bool edit_removal(tfr_plan *p, tfr_edits *edits, uint32_t statement) {
     uint32_t parent = p->flow->statements.items[statement].parent;
     if (!p->removed[statement] || (parent && p->removed[parent]))
@@ -365,6 +398,9 @@ static bool edit_removal(tfr_plan *p, tfr_edits *edits, uint32_t statement) {
         tfr_buf_add_str(&out, trailing);
         tfr_buf_add_str(&out, p->tree->src->newline);
     }
+    if (leaves_suite_empty(p, statement))
+        tfr_buf_format(&out, "%.*spass%.*s", (int)indent.len, indent.data,
+                       (int)p->tree->src->newline.len, p->tree->src->newline.data);
     add_edit(p, edits, start, end, &out);
     return true;
 }
@@ -385,8 +421,14 @@ static void edit_home(tfr_plan *p, tfr_edits *edits, uint32_t index) {
             tfr_plan_covers(p, p->homes.items[i].ast, h->ast))
             return;
     tfr_buf out = {.arena = p->arena};
+    tfr_str bytes = p->tree->src->bytes;
+    const tfr_node *n = tfr_plan_node(p, h->ast);
+    if (n->start)
+        keep_apart(&out, bytes.data[n->start - 1], 'a');
     render_home(p, &out, h);
-    add_edit(p, edits, tfr_plan_node(p, h->ast)->start, tfr_plan_node(p, h->ast)->end, &out);
+    if (n->end < bytes.len)
+        keep_apart(&out, out.data[out.len - 1], bytes.data[n->end]);
+    add_edit(p, edits, n->start, n->end, &out);
     if (p->outputs[h->match].insert)
         return;
     tfr_buf comments = {.arena = p->arena};

@@ -14,26 +14,37 @@ bool tfr_plan_covers(const tfr_plan *p, uint32_t outer, uint32_t inner) {
            tfr_plan_node(p, inner)->end <= tfr_plan_node(p, outer)->end;
 }
 
-static const tfr_home *home_at(const tfr_plan *p, uint32_t ast) {
-    for (uint32_t i = 0; i < p->homes.count; i++)
-        if (p->homes.items[i].ast == ast)
-            return &p->homes.items[i];
-    return NULL;
+static const tfr_plan_mark *mark_of(const tfr_plan *p, uint32_t ast) {
+    static const tfr_plan_mark none;
+    return p->first_ast <= ast && ast < p->end_ast ? &p->marks[ast - p->first_ast] : &none;
 }
 
-bool tfr_plan_is_leaf(const tfr_plan *p, uint32_t ast) {
-    for (uint32_t m = 0; m < p->count; m++)
+bool tfr_plan_is_leaf(const tfr_plan *p, uint32_t ast) { return mark_of(p, ast)->leaf; }
+
+// What is asked for again and again, by syntax node and by statement.
+static void make_indexes(tfr_plan *p) {
+    const tfr_flow *f = p->flow;
+    p->first_ast = f->module->scope->functions.items[f->function].node;
+    p->end_ast = tfr_tree_walk(p->tree, 1, p->first_ast, true);
+    if (!p->end_ast)
+        p->end_ast = p->tree->count;
+    p->marks = TFR_NEW_ARRAY(p->arena, tfr_plan_mark, p->end_ast - p->first_ast);
+    for (uint32_t s = 1; s < f->statements.count; s++)
+        p->marks[f->statements.items[s].ast - p->first_ast].statement = s;
+    for (uint32_t m = 0; m < p->count; m++) {
+        for (uint32_t r = 0; r < p->places[m].home_count; r++)
+            p->marks[p->places[m].home[r] - p->first_ast].home = true;
         for (uint32_t l = 0; l < p->matches[m].leaf_count; l++)
-            if (p->matches[m].leaves[l].ast == ast)
-                return true;
-    return false;
-}
-
-static uint32_t statement_of_ast(const tfr_plan *p, uint32_t ast) {
-    for (uint32_t s = 1; s < p->flow->statements.count; s++)
-        if (p->flow->statements.items[s].ast == ast)
-            return s;
-    return 0;
+            if (p->matches[m].leaves[l].ast)
+                p->marks[p->matches[m].leaves[l].ast - p->first_ast].leaf = true;
+    }
+    p->first_version = TFR_NEW_ARRAY(p->arena, uint32_t, f->statements.count);
+    p->next_version = TFR_NEW_ARRAY(p->arena, uint32_t, f->versions.count);
+    for (uint32_t v = f->versions.count; v-- > 1;) {
+        uint32_t *first = &p->first_version[f->versions.items[v].statement];
+        p->next_version[v] = *first;
+        *first = v;
+    }
 }
 
 // ---- what stays -----------------------------------------------------------------------------
@@ -41,19 +52,13 @@ static uint32_t statement_of_ast(const tfr_plan *p, uint32_t ast) {
 // Whether the text at `ast` is still there, itself or as an argument of a new call.
 static bool survives(const tfr_plan *p, uint32_t ast) {
     for (uint32_t n = ast; n; n = tfr_plan_node(p, n)->parent) {
-        if (home_at(p, n))
+        const tfr_plan_mark *mark = mark_of(p, n);
+        if (mark->home)
             return false; // also where it is an argument: its replacement is written
-        if (tfr_plan_is_leaf(p, n))
+        if (mark->leaf || tfr_tree_kind(p->tree, n) == TFR_N_FUNCTION)
             return true;
-        tfr_kind kind = tfr_tree_kind(p->tree, n);
-        if (kind == TFR_N_FUNCTION)
-            return true;
-        uint8_t parent = p->tree->nodes[p->tree->nodes[n].parent].kind;
-        if (parent == TFR_N_BLOCK) {
-            uint32_t s = statement_of_ast(p, n);
-            if (s && p->removed[s])
-                return false;
-        }
+        if (mark->statement && p->removed[mark->statement])
+            return false;
     }
     return true;
 }
@@ -124,17 +129,17 @@ static bool is_pure_if(const tfr_plan *p, uint32_t statement) {
 }
 
 static bool binds_live(const tfr_plan *p, uint32_t statement) {
-    for (uint32_t v = 1; v < p->flow->versions.count; v++)
-        if (p->flow->versions.items[v].statement == statement && p->live[v])
+    for (uint32_t v = p->first_version[statement]; v; v = p->next_version[v])
+        if (p->live[v])
             return true;
     return false;
 }
 
 static uint32_t version_bound_by(const tfr_plan *p, uint32_t statement) {
     uint32_t found = 0;
-    for (uint32_t v = 1; v < p->flow->versions.count; v++) {
+    for (uint32_t v = p->first_version[statement]; v; v = p->next_version[v]) {
         const tfr_version *x = &p->flow->versions.items[v];
-        if (x->statement != statement || x->kind != TFR_VER_ASSIGN || !x->target)
+        if (x->kind != TFR_VER_ASSIGN || !x->target)
             continue;
         if (found)
             return 0;
@@ -289,6 +294,21 @@ static bool name_used_by_outputs(const tfr_plan *p, tfr_str text) {
     return false;
 }
 
+// Words that are no names, or not everywhere: self.in_proj must not give `in`.
+static bool is_keyword(tfr_str text) {
+    static const char *const words[] = {
+        "False",  "None",  "True",    "and",      "as",       "assert", "async", "await",
+        "break",  "case",  "class",   "continue", "def",      "del",    "elif",  "else",
+        "except", "exec",  "finally", "for",      "from",     "global", "if",    "import",
+        "in",     "is",    "lambda",  "match",    "nonlocal", "not",    "or",    "pass",
+        "print",  "raise", "return",  "try",      "type",     "while",  "with",  "yield",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (tfr_str_eq(text, tfr_str_from(words[i])))
+            return true;
+    return false;
+}
+
 // self.gate_proj gives "gate"; anything else the op's result number.
 static tfr_str fresh_name(tfr_plan *p, uint32_t match, uint32_t root) {
     tfr_str base = TFR_STR("fused");
@@ -301,7 +321,7 @@ static tfr_str fresh_name(tfr_plan *p, uint32_t match, uint32_t root) {
             base.len -= 5;
     }
     tfr_str text = base;
-    for (int i = 1; name_taken(p, text) || name_used_by_outputs(p, text); i++)
+    for (int i = 1; is_keyword(text) || name_taken(p, text) || name_used_by_outputs(p, text); i++)
         text = i == 1 ? tfr_str_format(p->arena, "%.*s_out", (int)base.len, base.data)
                       : tfr_str_format(p->arena, "%.*s_out%d", (int)base.len, base.data, i);
     return text;
@@ -480,6 +500,7 @@ bool tfr_emit_function(tfr_edits *edits, tfr_flow *flow, const tfr_match *matche
     bool *absorbed = TFR_NEW_ARRAY(arena, bool, flow->statements.count);
     uint32_t first = edits->count;
     collect_homes(&p);
+    make_indexes(&p);
     find_removed(&p, absorbed);
     for (uint32_t m = 0; m < count; m++)
         plan_output(&p, m, absorbed);

@@ -9,6 +9,12 @@ typedef struct tfr_home {
     uint32_t ast, match, root;
 } tfr_home;
 
+// What the plan knows of one syntax node of the function.
+typedef struct tfr_plan_mark {
+    bool home, leaf;    // of some match
+    uint32_t statement; // that this node is; 0: none
+} tfr_plan_mark;
+
 // How the results of one match reach the code that uses them.
 typedef struct tfr_output {
     bool insert; // a statement of its own, before `statement`
@@ -26,9 +32,13 @@ typedef struct tfr_plan {
     tfr_str alias;
     tfr_arena *arena;
     TFR_LIST(tfr_home) homes; // by position, outer before inner
-    bool *removed;            // by statement
-    bool *live;               // by version
-    tfr_output *outputs;      // by match
+    tfr_plan_mark *marks;     // by syntax node, from that of the function on
+    uint32_t first_ast, end_ast;
+    bool *removed;           // by statement
+    bool *live;              // by version
+    uint32_t *first_version; // by statement: the first version bound in it; 0: none
+    uint32_t *next_version;  // by version: the next one bound in the same statement
+    tfr_output *outputs;     // by match
     const char *reason;
     uint32_t bad;
 } tfr_plan;
@@ -36,7 +46,7 @@ typedef struct tfr_plan {
 // emit.c
 bool tfr_plan_fail(tfr_plan *p, uint32_t match, const char *reason);
 bool tfr_plan_covers(const tfr_plan *p, uint32_t outer, uint32_t inner);
-bool tfr_plan_is_leaf(const tfr_plan *p, uint32_t ast);
+bool tfr_plan_is_leaf(const tfr_plan *p, uint32_t ast); // of any match
 bool tfr_plan_in_leaf_of(const tfr_plan *p, uint32_t match, uint32_t ast);
 static inline const tfr_node *tfr_plan_node(const tfr_plan *p, uint32_t ast) {
     return &p->tree->nodes[ast];

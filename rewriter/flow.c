@@ -1,7 +1,6 @@
 // Statements to SSA. Branches join as phi nodes that carry their condition; loops, try, with and
 // match are regions whose assigned names become opaque at entry and exit, so nothing is matched
 // across their borders while their bodies are still lowered.
-#define _GNU_SOURCE // memmem
 #include "rewriter/flow_build.h"
 
 #define MAX_EARLY_RETURNS 16
@@ -44,36 +43,64 @@ void tfr_build_unfit(tfr_builder *b, uint32_t ast, const char *why) {
     b->flow->unfit_ast = outer(b) ? ast : b->call_ast;
 }
 
-static uint32_t *env_slot(const tfr_builder *b, const tfr_env *env, tfr_name name) {
-    for (uint32_t i = env->count; i-- > 0;)
-        if (b->flow->versions.items[env->versions[i]].name == name)
-            return &env->versions[i];
-    return NULL;
+// The place of a name in the hash table; *place is 0 when it is not there.
+static uint32_t *local_slot(const tfr_locals *l, tfr_name name) {
+    uint32_t mask = l->slot_count - 1;
+    for (uint32_t i = name & mask;; i = (i + 1) & mask)
+        if (!l->slots[i] || l->names[l->slots[i] - 1] == name)
+            return &l->slots[i];
+}
+
+static uint32_t local_number(tfr_builder *b, tfr_name name) {
+    tfr_locals *l = &b->frame->locals;
+    uint32_t *slot = l->slot_count ? local_slot(l, name) : NULL;
+    if (slot && *slot)
+        return *slot - 1;
+    if (2 * (l->count + 1) > l->slot_count) {
+        l->slot_count = l->slot_count ? 2 * l->slot_count : 16;
+        l->slots = TFR_NEW_ARRAY(b->arena, uint32_t, l->slot_count);
+        for (uint32_t i = 0; i < l->count; i++)
+            *local_slot(l, l->names[i]) = i + 1;
+    }
+    if (l->count == l->cap) {
+        uint32_t cap = l->cap ? l->cap * 2 : 8;
+        l->names =
+            tfr_arena_grow(b->arena, l->names, l->cap * sizeof(tfr_name), cap * sizeof(tfr_name));
+        l->cap = cap;
+    }
+    l->names[l->count++] = name;
+    *local_slot(l, name) = l->count;
+    return l->count - 1;
+}
+
+static uint32_t env_at(const tfr_env *env, uint32_t local) {
+    return local < env->count ? env->versions[local] : 0;
+}
+
+static uint32_t env_get(const tfr_builder *b, const tfr_env *env, tfr_name name) {
+    const tfr_locals *l = &b->frame->locals;
+    uint32_t number = l->slot_count ? *local_slot(l, name) : 0;
+    return number ? env_at(env, number - 1) : 0;
 }
 
 uint32_t tfr_build_lookup(const tfr_builder *b, tfr_name name) {
-    uint32_t *slot = env_slot(b, &b->frame->env, name);
-    return slot ? *slot : 0;
+    return env_get(b, &b->frame->env, name);
 }
 
 static void env_set(tfr_builder *b, tfr_env *env, uint32_t version) {
-    uint32_t *slot = env_slot(b, env, b->flow->versions.items[version].name);
-    if (slot) {
-        *slot = version;
-        return;
+    uint32_t local = local_number(b, b->flow->versions.items[version].name);
+    if (local >= env->count) {
+        uint32_t count = b->frame->locals.cap;
+        env->versions = tfr_arena_grow(b->arena, env->versions, env->count * sizeof(uint32_t),
+                                       count * sizeof(uint32_t));
+        env->count = count;
     }
-    if (env->count == env->cap) {
-        uint32_t cap = env->cap ? env->cap * 2 : 16;
-        env->versions = tfr_arena_grow(b->arena, env->versions, env->cap * sizeof(uint32_t),
-                                       cap * sizeof(uint32_t));
-        env->cap = cap;
-    }
-    env->versions[env->count++] = version;
+    env->versions[local] = version;
 }
 
 static tfr_env env_copy(tfr_builder *b, const tfr_env *env) {
-    tfr_env copy = {.count = env->count, .cap = env->count};
-    copy.versions = TFR_NEW_ARRAY(b->arena, uint32_t, env->count + 1);
+    tfr_env copy = {.count = env->count};
+    copy.versions = TFR_NEW_ARRAY(b->arena, uint32_t, env->count);
     if (env->count)
         memcpy(copy.versions, env->versions, env->count * sizeof(uint32_t));
     return copy;
@@ -90,23 +117,40 @@ uint32_t tfr_build_bind(tfr_builder *b, tfr_name name, tfr_value value, uint32_t
     uint32_t v = version_new(b, (tfr_version){.name = name,
                                               .value = value,
                                               .kind = TFR_VER_ASSIGN,
+                                              .before = tfr_build_lookup(b, name),
                                               .target = outer(b) ? target : 0});
     env_set(b, &b->frame->env, v);
     return v;
+}
+
+void tfr_build_maybe_bound(tfr_builder *b, uint32_t first, tfr_value condition) {
+    uint32_t end = b->flow->versions.count;
+    for (uint32_t v = first; v < end; v++) {
+        tfr_version now = b->flow->versions.items[v];
+        if (tfr_build_lookup(b, now.name) != v) // bound again, or in a helper
+            continue;
+        uint32_t before = now.before;
+        while (before >= first)
+            before = b->flow->versions.items[before].before;
+        tfr_value value =
+            tfr_build_border_value(b, now.name, tfr_flow_node(b->flow, condition)->number);
+        env_set(b, &b->frame->env,
+                version_new(b, (tfr_version){.name = now.name,
+                                             .value = value,
+                                             .kind = TFR_VER_PHI,
+                                             .before = before,
+                                             .merges = {v, before}}));
+    }
 }
 
 // ---- joins and regions ----------------------------------------------------------------------
 
 static void join_name(tfr_builder *b, tfr_value condition, tfr_env *into, tfr_name name,
                       uint32_t left, uint32_t right) {
-    if (left == right) {
-        if (left)
-            env_set(b, into, left);
-        return;
-    }
     tfr_value value;
     tfr_version *versions = b->flow->versions.items;
-    if (left && right && tfr_flow_same(b->flow, versions[left].value, versions[right].value)) {
+    if (left && right &&
+        tfr_flow_same_object(b->flow, versions[left].value, versions[right].value)) {
         value = versions[left].value;
     } else if (left && right) {
         tfr_arg args[3] = {{condition, 0}, {versions[left].value, 0}, {versions[right].value, 0}};
@@ -122,16 +166,11 @@ static void join_name(tfr_builder *b, tfr_value condition, tfr_env *into, tfr_na
 
 static tfr_env join(tfr_builder *b, tfr_value condition, const tfr_env *left,
                     const tfr_env *right) {
-    tfr_env result = {0};
-    for (uint32_t i = 0; i < left->count; i++) {
-        tfr_name name = b->flow->versions.items[left->versions[i]].name;
-        uint32_t *other = env_slot(b, right, name);
-        join_name(b, condition, &result, name, left->versions[i], other ? *other : 0);
-    }
-    for (uint32_t i = 0; i < right->count; i++) {
-        tfr_name name = b->flow->versions.items[right->versions[i]].name;
-        if (!env_slot(b, left, name))
-            join_name(b, condition, &result, name, 0, right->versions[i]);
+    tfr_env result = env_copy(b, left);
+    for (uint32_t i = 0; i < left->count || i < right->count; i++) {
+        uint32_t x = env_at(left, i), y = env_at(right, i);
+        if (x != y)
+            join_name(b, condition, &result, b->frame->locals.names[i], x, y);
     }
     return result;
 }
@@ -150,6 +189,7 @@ static bool is_target(const tfr_tree *t, uint32_t node) {
             return field == TFR_F_NAME;
         case TFR_N_AS_PATTERN_TARGET:
         case TFR_N_DELETE:
+        case TFR_N_CASE_PATTERN: // or a class, or a key: taken for bound too
             return true;
         case TFR_N_ALIASED_IMPORT:
             return field == TFR_F_ALIAS;
@@ -167,6 +207,7 @@ static bool is_target(const tfr_tree *t, uint32_t node) {
         case TFR_N_PARENTHESIZED:
         case TFR_N_IMPORT:
         case TFR_N_IMPORT_FROM:
+        case TFR_N_AS_PATTERN:
         case TFR_N_OTHER: // patterns of a match statement
             if (tfr_tree_kind(t, p) == TFR_N_IMPORT || tfr_tree_kind(t, p) == TFR_N_IMPORT_FROM)
                 return true;
@@ -199,12 +240,13 @@ static void region_names(tfr_builder *b, uint32_t root, uint32_t first_version, 
             b->flow->versions.items[current].region_first == first_version &&
             b->flow->versions.items[current].target == (leaving ? 1u : 0u))
             continue;
-        uint32_t *old = env_slot(b, before, name);
-        tfr_value value = tfr_build_border_value(b, name, leaving ? 1 : 2);
+        uint32_t old = env_get(b, before, name);
+        tfr_value value =
+            tfr_build_border_value(b, name, leaving ? TFR_BORDER_LEAVE : TFR_BORDER_ENTER);
         uint32_t v = version_new(b, (tfr_version){.name = name,
                                                   .value = value,
                                                   .kind = TFR_VER_REGION,
-                                                  .before = old ? *old : 0,
+                                                  .before = old,
                                                   .region_first = first_version,
                                                   .target = leaving ? 1u : 0u,
                                                   .region_end = UINT32_MAX});
@@ -231,7 +273,7 @@ static void assign_pattern(tfr_builder *b, uint32_t pattern, tfr_value value) {
         if (tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN)
             starred = true;
     const tfr_vnode *n = tfr_flow_node(b->flow, value);
-    bool display = n->op == TFR_V_TUPLE && n->arg_count == count && !starred;
+    bool display = tfr_build_is_display(b, value) && n->arg_count == count && !starred;
     uint32_t i = 0;
     for (uint32_t c = tfr_tree_first(t, pattern); c; c = tfr_tree_next(t, c), i++) {
         if (display) {
@@ -473,8 +515,7 @@ static tfr_suite_end build_parts(tfr_builder *b, uint32_t node) {
             tfr_build_event(b, TFR_EV_OTHER, n, 0);
             skip = 1;
         } else if (kind == TFR_N_IDENTIFIER) {
-            if (!is_target(t, n))
-                tfr_build_expr(b, n);
+            tfr_build_expr(b, n); // a name that a pattern binds too: it may be a class instead
             skip = 1;
         } else if (kind == TFR_N_CALL || kind == TFR_N_ATTRIBUTE || kind == TFR_N_NAMED) {
             tfr_build_expr(b, n);
@@ -492,6 +533,9 @@ static void build_definition(tfr_builder *b, uint32_t node) {
     if (tfr_tree_kind(t, node) == TFR_N_DECORATED)
         def = tfr_tree_field(t, node, TFR_F_DEFINITION);
     tfr_build_capture(b, node);
+    for (uint32_t n = node; n; n = tfr_tree_walk(t, node, n, false))
+        if (tfr_tree_kind(t, n) == TFR_N_NONLOCAL)
+            tfr_build_unfit(b, n, "a function inside it rebinds its local names (nonlocal)");
     tfr_value value = tfr_build_unique(b, 0, NULL, 0, 0);
     tfr_build_event(b, TFR_EV_CALL, node, value); // decorators and defaults run here
     tfr_build_assign(b, tfr_tree_field(t, def, TFR_F_NAME), value, 0);
@@ -543,6 +587,15 @@ static tfr_suite_end build_return(tfr_builder *b, uint32_t node) {
     return (tfr_suite_end){.exits = true, .value = value};
 }
 
+// `seen.add(x)`, `order.sort()`: a method of what may be no tensor, called for its effect.
+static void build_discarded(tfr_builder *b, uint32_t expr) {
+    uint32_t events = b->flow->events.count;
+    tfr_value value = tfr_build_expr(b, expr);
+    bool call = tfr_tree_kind(tree_of(b), tfr_tree_unparen(tree_of(b), expr)) == TFR_N_CALL;
+    if (call && b->flow->events.count == events && tfr_flow_node(b->flow, value)->op == TFR_V_ATEN)
+        tfr_build_event(b, TFR_EV_WRITE, expr, value);
+}
+
 static tfr_suite_end build_simple(tfr_builder *b, uint32_t node, tfr_kind kind) {
     const tfr_tree *t = tree_of(b);
     tfr_suite_end end = {.falls = true};
@@ -554,7 +607,7 @@ static tfr_suite_end build_simple(tfr_builder *b, uint32_t node, tfr_kind kind) 
             else if (tfr_tree_kind(t, c) == TFR_N_AUGMENTED)
                 build_augmented(b, c);
             else
-                tfr_build_expr(b, c);
+                build_discarded(b, c);
         }
         return end;
     case TFR_N_RETURN:
@@ -585,9 +638,10 @@ static tfr_suite_end build_simple(tfr_builder *b, uint32_t node, tfr_kind kind) 
         build_import(b, node);
         return end;
     case TFR_N_PASS:
+    case TFR_N_COMMENT:
         return end;
     default:
-        tfr_build_expr(b, node);
+        tfr_build_unfit(b, node, "a statement that is not supported"); // type X = ...
         return end;
     }
 }
@@ -642,7 +696,7 @@ tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t node) {
     tfr_suite_end all = {.falls = true};
     tfr_suite_end pending[MAX_EARLY_RETURNS]; // returned, waiting for what the rest returns
     uint32_t pending_count = 0, was = b->block;
-    for (; node && !b->flow->unfit; node = tfr_tree_next(t, node)) {
+    for (; node && b->flow->nodes.count < TFR_MAX_NODES; node = tfr_tree_next(t, node)) {
         tfr_suite_end end = build_recorded(b, node);
         all.exits |= end.exits;
         all.partial |= end.partial;
@@ -673,102 +727,4 @@ tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t node) {
         all.value = 0;
     b->block = was;
     return all;
-}
-
-// ---- the function itself --------------------------------------------------------------------
-
-// Code that looks at local names by themselves: locals(), eval("x"), vars().
-static void check_introspection(tfr_builder *b, uint32_t function) {
-    const tfr_tree *t = tree_of(b);
-    for (uint32_t n = function; n; n = tfr_tree_walk(t, function, n, false)) {
-        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[n].field == TFR_F_ATTRIBUTE)
-            continue;
-        static const char *const names[] = {"locals", "eval", "exec", "vars", "dir"};
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (tfr_tree_is(t, n, names[i]))
-                tfr_build_unfit(b, n,
-                                "the function looks at its own local names (locals, eval, ...)");
-    }
-}
-
-// Functions that a compiler reads as source (torch.jit.script, triton.jit) cannot call our ops.
-static void check_decorators(tfr_builder *b, const tfr_function *f) {
-    const tfr_tree *t = tree_of(b);
-    for (uint32_t n = f->decorated; n; n = tfr_tree_walk(t, f->decorated, n, n == f->node)) {
-        if (tfr_tree_kind(t, n) == TFR_N_IDENTIFIER && n > f->decorated &&
-            t->nodes[n].end < t->nodes[f->node].start && tfr_tree_is(t, n, "jit"))
-            tfr_build_unfit(b, n, "the function is compiled from its own source (jit)");
-    }
-}
-
-// What an annotation proves: `torch.Tensor`, `int`, `float | None`.
-static tfr_type annotated_type(const tfr_tree *t, uint32_t parameter) {
-    uint32_t type = tfr_tree_field(t, parameter, TFR_F_TYPE);
-    if (!type)
-        return TFR_T_UNKNOWN;
-    tfr_str text = tfr_tree_text(t, type);
-    if (tfr_tree_is(t, type, "torch.Tensor") || tfr_tree_is(t, type, "Tensor") ||
-        tfr_tree_is(t, type, "torch.FloatTensor"))
-        return TFR_T_TENSOR;
-    size_t n = 0;
-    while (n < text.len && text.data[n] >= 'a' && text.data[n] <= 'z')
-        n++;
-    tfr_str first = {text.data, n};
-    bool number = tfr_str_eq(first, TFR_STR("int")) || tfr_str_eq(first, TFR_STR("float")) ||
-                  tfr_str_eq(first, TFR_STR("bool"));
-    bool tensor_too = memmem(text.data, text.len, "Tensor", 6) != NULL;
-    return number && !tensor_too ? TFR_T_NUMBER : TFR_T_UNKNOWN;
-}
-
-static void bind_parameters(tfr_builder *b, const tfr_function *f) {
-    const tfr_tree *t = tree_of(b);
-    uint32_t parameters = tfr_tree_field(t, f->node, TFR_F_PARAMETERS);
-    bool first = f->class_index != TFR_NO_CLASS && !f->is_static;
-    for (uint32_t p = tfr_tree_first(t, parameters); p; p = tfr_tree_next(t, p)) {
-        tfr_kind kind = tfr_tree_kind(t, p);
-        if (kind == TFR_N_KEYWORD_SEPARATOR || kind == TFR_N_POSITIONAL_SEPARATOR)
-            continue;
-        uint32_t name_node = p;
-        while (tfr_tree_kind(t, name_node) != TFR_N_IDENTIFIER && name_node) {
-            uint32_t named = tfr_tree_field(t, name_node, TFR_F_NAME);
-            name_node = named ? named : tfr_tree_first(t, name_node);
-        }
-        if (!name_node)
-            continue;
-        tfr_name name = tfr_names_add(b->flow->module->names, tfr_tree_text(t, name_node));
-        tfr_value v = tfr_build_node(b, TFR_V_PARAM, name, NULL, 0, 0);
-        b->flow->nodes.items[v].type = (uint8_t)annotated_type(t, p);
-        if (tfr_tree_kind(t, tfr_tree_first(t, p)) == TFR_N_DICT_SPLAT_PATTERN ||
-            kind == TFR_N_DICT_SPLAT_PATTERN)
-            b->flow->nodes.items[v].type = TFR_T_OTHER;
-        uint32_t version = tfr_build_bind(b, name, v, 0);
-        b->flow->versions.items[version].kind = TFR_VER_PARAM;
-        if (first)
-            b->frame->self = v;
-        first = false;
-    }
-}
-
-tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *numbers) {
-    tfr_flow *flow = TFR_NEW(module->arena, tfr_flow);
-    const tfr_function *f = &module->scope->functions.items[function];
-    *flow = (tfr_flow){
-        .module = module, .function = function, .class_index = f->class_index, .numbers = numbers};
-    tfr_frame frame = {.module = module, .class_index = f->class_index, .function = function};
-    tfr_builder b = {.flow = flow, .arena = module->arena, .frame = &frame, .seq = 1};
-    // Index 0 means "none" everywhere.
-    (void)TFR_PUSH(module->arena, &flow->nodes);
-    (void)TFR_PUSH(module->arena, &flow->versions);
-    (void)TFR_PUSH(module->arena, &flow->statements);
-    (void)TFR_PUSH(module->arena, &flow->blocks);
-    b.block = tfr_build_block(&b, 0, 0, TFR_WAY_START);
-    check_introspection(&b, f->node);
-    check_decorators(&b, f);
-    bind_parameters(&b, f);
-    const tfr_tree *t = module->scope->tree;
-    tfr_suite_end end =
-        tfr_build_suite(&b, tfr_tree_first(t, tfr_tree_field(t, f->node, TFR_F_BODY)));
-    if (!end.partial && !end.falls)
-        flow->result = end.value;
-    return flow;
 }

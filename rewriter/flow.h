@@ -68,9 +68,10 @@ typedef struct tfr_arg {
 typedef struct tfr_vnode {
     uint8_t op, type, module; // tfr_op, tfr_type, tfr_module_kind
     bool in_call;             // made while a helper or tfr op was seen through
+    bool list;                // of TFR_V_TUPLE: a list display, whose items may be set later
     tfr_name name;
     uint32_t first_arg, arg_count;
-    uint32_t number; // value number: equal numbers, equal values
+    uint32_t number; // value number: equal numbers, equal values when made; see tfr_flow_same_at
     uint32_t ast;    // expression of the outer function that evaluates to it
     uint32_t statement, block, seq;
     uint32_t class_index; // of TFR_M_CLASS
@@ -91,7 +92,7 @@ typedef struct tfr_version {
     uint32_t merges[2];                // versions joined (TFR_VER_PHI)
     uint32_t outer_ast;                // in a helper: the argument's text in the outer function
     uint32_t region_first, region_end; // TFR_VER_REGION: versions first..end of the same name
-    uint32_t before;                   // TFR_VER_REGION: the version before it
+    uint32_t before;                   // the version of the name before it; 0: none
     uint8_t kind;
 } tfr_version;
 
@@ -210,6 +211,8 @@ typedef struct tfr_flow {
 
 // The flow of a function, built on the first call and kept.
 tfr_flow *tfr_module_flow(tfr_module *module, uint32_t function);
+// What calling an instance of that class runs; NULL: nothing of this file alone.
+const tfr_function *tfr_module_forward(const tfr_module *module, uint32_t class_index);
 // Whether calling an instance of that class has no effect.
 bool tfr_module_pure(tfr_module *module, uint32_t class_index);
 
@@ -223,9 +226,17 @@ static inline tfr_arg tfr_flow_arg(const tfr_flow *flow, tfr_value value, uint32
     const tfr_vnode *n = &flow->nodes.items[value];
     return i < n->arg_count ? flow->args.items[n->first_arg + i] : (tfr_arg){0, 0};
 }
+// Equal when they were made. Two tensors, or lists, made alike may differ later: one of them may
+// have been written to.
 static inline bool tfr_flow_same(const tfr_flow *flow, tfr_value a, tfr_value b) {
     return flow->nodes.items[a].number == flow->nodes.items[b].number;
 }
+// One object, or a number: nothing written to one is missing in the other.
+bool tfr_flow_same_object(const tfr_flow *flow, tfr_value a, tfr_value b);
+// Still equal at `seq`: no effect happened since they were made. In doubt false.
+bool tfr_flow_same_at(const tfr_flow *flow, tfr_value a, tfr_value b, uint32_t seq);
+// The first event after `from` and before `to` (seq); NULL: none.
+const tfr_event *tfr_flow_event_between(const tfr_flow *flow, uint32_t from, uint32_t to);
 // Whether a + b and a * b may be written b + a and b * a: tuples and strings may not.
 static inline bool tfr_commutes(const tfr_vnode *a, const tfr_vnode *b) {
     bool tensor = a->type == TFR_T_TENSOR || b->type == TFR_T_TENSOR;

@@ -1,16 +1,29 @@
-// Shared by the three files that build a tfr_flow (flow.c: statements, lower.c: expressions,
-// calls.c: calls); nobody else includes it.
+// Shared by the files that build a tfr_flow (function.c: the frame of a function, flow.c:
+// statements, lower.c: expressions, calls.c: calls, modules.c: submodules); nobody else includes
+// it.
 #ifndef TFR_FLOW_BUILD_H
 #define TFR_FLOW_BUILD_H
 
 #include "rewriter/flow.h"
 
+static inline bool tfr_ends_with(tfr_str text, const char *tail) {
+    size_t n = strlen(tail);
+    return text.len >= n && memcmp(text.data + text.len - n, tail, n) == 0;
+}
+
 #define TFR_MAX_INLINE_DEPTH 5
 #define TFR_MAX_NODES 60000u // of one function; beyond, the function is unfit
 
-typedef struct tfr_env {
-    uint32_t *versions; // the current version of each local name, in order of first binding
+// The local names of a function, numbered in order of first binding.
+typedef struct tfr_locals {
+    tfr_name *names;
     uint32_t count, cap;
+    uint32_t *slots, slot_count; // a hash table of numbers + 1
+} tfr_locals;
+
+typedef struct tfr_env {
+    uint32_t *versions; // by local number: the current version; 0: unbound
+    uint32_t count;
 } tfr_env;
 
 // A function being lowered: the outer one, or a helper that is seen through.
@@ -21,6 +34,7 @@ typedef struct tfr_frame {
     uint32_t class_index; // of self
     tfr_value self;
     uint32_t depth;
+    tfr_locals locals;
     tfr_env env;
 } tfr_frame;
 
@@ -62,6 +76,8 @@ void tfr_build_event(tfr_builder *b, tfr_event_kind kind, uint32_t ast, tfr_valu
 void tfr_build_unfit(tfr_builder *b, uint32_t ast, const char *why);
 uint32_t tfr_build_lookup(const tfr_builder *b, tfr_name name); // version; 0: not local
 uint32_t tfr_build_bind(tfr_builder *b, tfr_name name, tfr_value value, uint32_t target);
+// Names that versions from `first` on bound in this frame, by `:=`, may hold what they held before.
+void tfr_build_maybe_bound(tfr_builder *b, uint32_t first, tfr_value condition);
 void tfr_build_assign(tfr_builder *b, uint32_t target, tfr_value value, uint32_t value_ast);
 // Binds parameters to arguments and lowers the body; the value returned, or 0.
 bool tfr_build_bind_arguments(tfr_builder *b, tfr_frame *frame, uint32_t parameters,
@@ -78,7 +94,12 @@ tfr_value tfr_build_const(tfr_builder *b, tfr_name name, tfr_type type, uint32_t
 tfr_value tfr_build_unique(tfr_builder *b, tfr_name name, const tfr_arg *args, uint32_t count,
                            uint32_t ast); // opaque, equal to nothing else
 // What a name holds where a loop, try, with, match or one-sided branch begins or ends.
+// `border`: the number of the branch's condition, or one of these.
+#define TFR_BORDER_ENTER UINT32_MAX
+#define TFR_BORDER_LEAVE (UINT32_MAX - 1)
 tfr_value tfr_build_border_value(tfr_builder *b, tfr_name name, uint32_t border);
+// A tuple or list display whose elements are still those written there.
+bool tfr_build_is_display(const tfr_builder *b, tfr_value value);
 tfr_value tfr_build_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32_t ast);
 void tfr_build_capture(tfr_builder *b, uint32_t ast); // names read by a closure
 

@@ -36,8 +36,9 @@ static uint32_t number_of(tfr_builder *b, tfr_op op, tfr_name name, const tfr_ar
     for (uint32_t i = 0; i < count; i++) {
         key[n++] = args[i].value ? b->flow->nodes.items[args[i].value].number : 0;
         if (n == 20) { // fold long argument lists
-            key[0] = tfr_numbers_get(b->flow->numbers, key, n);
-            n = 1;
+            key[1] = tfr_numbers_get(b->flow->numbers, key, n);
+            key[0] = UINT32_MAX - 2;
+            n = 2;
         }
     }
     return tfr_numbers_get(b->flow->numbers, key, n);
@@ -46,8 +47,10 @@ static uint32_t number_of(tfr_builder *b, tfr_op op, tfr_name name, const tfr_ar
 static tfr_value add_node(tfr_builder *b, tfr_op op, tfr_name name, const tfr_arg *args,
                           uint32_t count, uint32_t ast, uint32_t unique) {
     tfr_flow *f = b->flow;
-    if (f->nodes.count >= TFR_MAX_NODES)
+    if (f->nodes.count >= TFR_MAX_NODES) { // what follows is not looked at
         tfr_build_unfit(b, ast, "the function is too large (60000 values)");
+        return f->nodes.count - 1;
+    }
     tfr_vnode n = {.op = (uint8_t)op,
                    .name = name,
                    .arg_count = count,
@@ -105,9 +108,15 @@ static tfr_name number_name(tfr_builder *b, uint32_t index) {
     return tfr_names_add(b->flow->module->names, tfr_str_format(b->arena, "%u", index));
 }
 
+bool tfr_build_is_display(const tfr_builder *b, tfr_value value) {
+    const tfr_vnode *n = tfr_flow_node(b->flow, value);
+    return n->op == TFR_V_TUPLE &&
+           (!n->list || !tfr_flow_event_between(b->flow, n->seq, UINT32_MAX));
+}
+
 tfr_value tfr_build_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32_t ast) {
     const tfr_vnode *n = tfr_flow_node(b->flow, tuple);
-    if (n->op == TFR_V_TUPLE && index < n->arg_count)
+    if (tfr_build_is_display(b, tuple) && index < n->arg_count)
         return tfr_flow_arg(b->flow, tuple, index).value;
     bool tensors = n->op == TFR_V_ATEN && n->type == TFR_T_TUPLE;
     bool numbers = n->op == TFR_V_ATTR && n->type == TFR_T_TUPLE;
@@ -125,7 +134,9 @@ static tfr_name literal_number(tfr_builder *b, tfr_str text, bool negative) {
     char digits[64];
     size_t n = 0;
     if (text.len >= sizeof digits)
-        return tfr_names_add(b->flow->module->names, text);
+        return tfr_names_add(
+            b->flow->module->names,
+            tfr_str_format(b->arena, "%s%.*s", negative ? "-" : "", (int)text.len, text.data));
     for (size_t i = 0; i < text.len; i++)
         if (text.data[i] != '_')
             digits[n++] = text.data[i];
@@ -134,9 +145,8 @@ static tfr_name literal_number(tfr_builder *b, tfr_str text, bool negative) {
     bool based = n > 1 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
     double value = strtod(digits, &end);
     if (*end || based || value > 9007199254740992.0)
-        return tfr_names_add(b->flow->module->names, negative
-                                                         ? tfr_str_format(b->arena, "-%s", digits)
-                                                         : tfr_str_format(b->arena, "%s", digits));
+        return tfr_names_add(b->flow->module->names,
+                             tfr_str_format(b->arena, "%s%s", negative ? "-" : "", digits));
     return tfr_names_add(b->flow->module->names,
                          tfr_str_format(b->arena, "%.17g", negative ? -value : value));
 }
@@ -158,20 +168,29 @@ static tfr_value build_literal(tfr_builder *b, uint32_t ast, tfr_kind kind) {
     }
 }
 
-// Everything inside is evaluated; what comes out is not looked into.
+// Everything inside is evaluated; what comes out is not looked into. The text between the
+// expressions is part of it: f"q{i}" is not f"k{i}", {a, b} not {a: b}.
 static tfr_value build_children(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     TFR_LIST(tfr_arg) list = {0};
+    tfr_buf frame = {.arena = b->arena};
+    const char *source = t->src->text.data;
+    uint32_t at = t->nodes[ast].start;
     for (uint32_t n = tfr_tree_first(t, ast), skip; n; n = tfr_tree_walk(t, ast, n, skip)) {
         tfr_kind kind = tfr_tree_kind(t, n);
         bool shell = kind == TFR_N_OTHER || kind == TFR_N_TYPE || kind == TFR_N_STRING ||
                      kind == TFR_N_TOKEN || kind == TFR_N_COMMENT ||
                      kind == TFR_N_LINE_CONTINUATION;
         skip = !shell;
-        if (!shell)
-            *TFR_PUSH(b->arena, &list) = tfr_build_operand(b, n);
+        if (shell)
+            continue;
+        *TFR_PUSH(b->arena, &list) = tfr_build_operand(b, n);
+        tfr_buf_add(&frame, source + at, t->nodes[n].start - at);
+        tfr_buf_add(&frame, "", 1);
+        at = t->nodes[n].end;
     }
-    tfr_name name = tfr_names_lit(b->flow->module->names, tfr_kind_name(tfr_tree_kind(t, ast)));
+    tfr_buf_add(&frame, source + at, t->nodes[ast].end - at);
+    tfr_name name = tfr_names_add(b->flow->module->names, tfr_buf_str(&frame));
     return tfr_build_node(b, TFR_V_OPAQUE, name, list.items, list.count, ast);
 }
 
@@ -390,7 +409,7 @@ static tfr_value build_binary(tfr_builder *b, uint32_t ast) {
     tfr_type left = (tfr_type)tfr_flow_node(b->flow, args[0].value)->type;
     tfr_type right = (tfr_type)tfr_flow_node(b->flow, args[1].value)->type;
     if (op == words(b)->mul && left == TFR_T_TENSOR &&
-        tfr_flow_same(b->flow, args[0].value, args[1].value)) {
+        tfr_flow_same_at(b->flow, args[0].value, args[1].value, b->seq)) {
         args[1] = (tfr_arg){tfr_build_const(b, words(b)->two, TFR_T_NUMBER, 0), 0};
         op = words(b)->pow; // x * x is pow(x, 2): torch computes the latter so
     }
@@ -416,10 +435,11 @@ static tfr_value build_unary(tfr_builder *b, uint32_t ast) {
 // Runs only under a condition: its values belong to a block of their own.
 static tfr_arg conditional_operand(tfr_builder *b, uint32_t ast, tfr_value condition,
                                    uint32_t way) {
-    uint32_t was = b->block;
+    uint32_t was = b->block, first = b->flow->versions.count;
     b->block = tfr_build_block(b, was, tfr_flow_node(b->flow, condition)->number, way);
     tfr_arg arg = tfr_build_operand(b, ast);
     b->block = was;
+    tfr_build_maybe_bound(b, first, condition);
     return arg;
 }
 
@@ -447,17 +467,26 @@ static tfr_value build_conditional(tfr_builder *b, uint32_t ast) {
 static tfr_value build_comparison(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     TFR_LIST(tfr_arg) list = {0};
-    tfr_name op = 0;
+    tfr_buf operators = {.arena = b->arena};
+    tfr_value last = 0;
     for (uint32_t c = t->nodes[ast].child; c; c = t->nodes[c].next) {
         tfr_kind kind = tfr_tree_kind(t, c);
         if (kind == TFR_N_COMMENT || kind == TFR_N_LINE_CONTINUATION)
             continue;
-        if (t->nodes[c].field == TFR_F_OPERATORS)
-            op = intern(b, c);
-        else
-            *TFR_PUSH(b->arena, &list) = tfr_build_operand(b, c);
+        if (t->nodes[c].field == TFR_F_OPERATORS) {
+            tfr_str text = tfr_tree_text(t, c);
+            tfr_buf_format(&operators, "%s%.*s", operators.len ? " " : "", (int)text.len,
+                           text.data);
+            continue;
+        }
+        tfr_arg arg = list.count > 1 // a < b < c: c only when a < b
+                          ? conditional_operand(b, c, last, TFR_WAY_SHORT_CIRCUIT)
+                          : tfr_build_operand(b, c);
+        last = arg.value;
+        *TFR_PUSH(b->arena, &list) = arg;
     }
     tfr_op kind = list.count == 2 ? TFR_V_COMPARE : TFR_V_OPAQUE;
+    tfr_name op = tfr_names_add(b->flow->module->names, tfr_buf_str(&operators));
     return tfr_build_node(b, kind, op, list.items, list.count, ast);
 }
 
@@ -500,6 +529,13 @@ static tfr_value build_comprehension(tfr_builder *b, uint32_t ast) {
 }
 
 static tfr_value build_lambda(tfr_builder *b, uint32_t ast) {
+    const tfr_tree *t = tree_of(b);
+    uint32_t parameters = tfr_tree_field(t, ast, TFR_F_PARAMETERS);
+    for (uint32_t p = parameters ? tfr_tree_first(t, parameters) : 0; p; p = tfr_tree_next(t, p)) {
+        uint32_t fallback = tfr_tree_field(t, p, TFR_F_VALUE);
+        if (fallback) // runs here, once
+            tfr_build_expr(b, fallback);
+    }
     tfr_build_capture(b, ast);
     if (!outer(b))
         return tfr_build_unique(b, words(b)->lambda, NULL, 0, ast);
@@ -520,9 +556,16 @@ static tfr_value build_suspend(tfr_builder *b, uint32_t ast, tfr_kind kind) {
 static tfr_value build_display(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     TFR_LIST(tfr_arg) list = {0};
-    for (uint32_t c = tfr_tree_first(t, ast); c; c = tfr_tree_next(t, c))
+    bool splat = false;
+    for (uint32_t c = tfr_tree_first(t, ast); c; c = tfr_tree_next(t, c)) {
         *TFR_PUSH(b->arena, &list) = tfr_build_operand(b, c);
-    return typed(b, tfr_build_node(b, TFR_V_TUPLE, 0, list.items, list.count, ast), TFR_T_TUPLE);
+        splat |= tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT;
+    }
+    // (*a, b)[1] is b only when a has one element.
+    tfr_op op = splat ? TFR_V_OPAQUE : TFR_V_TUPLE;
+    tfr_value v = tfr_build_node(b, op, splat ? words(b)->splat : 0, list.items, list.count, ast);
+    b->flow->nodes.items[v].list = tfr_tree_kind(t, ast) == TFR_N_LIST;
+    return typed(b, v, TFR_T_TUPLE);
 }
 
 static tfr_value build_by_kind(tfr_builder *b, uint32_t ast, tfr_kind kind, uint32_t *outer_ast) {

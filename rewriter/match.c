@@ -3,6 +3,7 @@
 #include "rewriter/match.h"
 
 #define MAX_STEPS 20000
+#define FEW_NODES 256 // of a rule; most attempts fail, and need no memory that stays
 
 typedef struct matcher {
     const tfr_rule *rule;
@@ -24,11 +25,18 @@ uint64_t tfr_match_features(const tfr_flow *flow) {
     return bits;
 }
 
-static bool is_activation(const tfr_flow *flow, const tfr_vnode *n) {
+bool tfr_match_is_activation(const tfr_flow *flow, tfr_value value) {
+    static const char *const names[] = {
+#define ACTIVATION(name) name,
+#include "rewriter/activations.def"
+#undef ACTIVATION
+    };
+    const tfr_vnode *n = tfr_flow_node(flow, value);
     tfr_str text = tfr_names_text(flow->module->names, n->name);
-    return n->op == TFR_V_ATEN && n->arg_count == 1 &&
-           (tfr_str_eq(text, TFR_STR("silu")) || tfr_str_eq(text, TFR_STR("gelu")) ||
-            tfr_str_eq(text, TFR_STR("relu")) || tfr_str_eq(text, TFR_STR("sigmoid")));
+    for (size_t i = 0; n->op == TFR_V_ATEN && i < sizeof names / sizeof *names; i++)
+        if (tfr_str_eq(text, tfr_str_from(names[i])))
+            return true;
+    return false;
 }
 
 bool tfr_match_fits(tfr_flow *flow, tfr_arg arg, tfr_param_kind kind, const char **why) {
@@ -130,8 +138,8 @@ static bool match_function_as_module(matcher *m, tfr_value pattern, tfr_value us
     const tfr_vnode *u = tfr_flow_node(m->flow, user);
     tfr_value callee = tfr_flow_arg(m->rule->flow, pattern, 0).value;
     const tfr_tree *t = m->flow->module->scope->tree;
-    if (p->arg_count != 2 || !is_activation(m->flow, u) || !u->ast || u->in_call ||
-        tfr_tree_kind(t, u->ast) != TFR_N_CALL)
+    if (p->arg_count != 2 || u->arg_count != 1 || !tfr_match_is_activation(m->flow, user) ||
+        !u->ast || u->in_call || tfr_tree_kind(t, u->ast) != TFR_N_CALL)
         return false;
     for (uint32_t i = 0; i < m->rule->param_count; i++)
         if (m->rule->params[i].value == callee && m->rule->params[i].kind != TFR_P_ACT)
@@ -149,8 +157,7 @@ static bool match_function_as_module(matcher *m, tfr_value pattern, tfr_value us
                       tfr_flow_arg(m->flow, user, 0));
 }
 
-static bool same_shape(const matcher *m, const tfr_vnode *p, const tfr_vnode *u) {
-    (void)m;
+static bool same_shape(const tfr_vnode *p, const tfr_vnode *u) {
     return p->op == u->op && p->name == u->name && p->arg_count == u->arg_count;
 }
 
@@ -158,7 +165,8 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
     if (!user.value || ++m->steps > MAX_STEPS)
         return false;
     if (m->map[pattern].value) {
-        bool same = tfr_flow_same(m->flow, m->map[pattern].value, user.value);
+        uint32_t seq = tfr_flow_node(m->flow, m->root)->seq;
+        bool same = tfr_flow_same_at(m->flow, m->map[pattern].value, user.value, seq);
         if (!same)
             note_failure(m, pattern, user.value, "this must be the same value as before");
         return same;
@@ -173,7 +181,7 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
             return true;
         undo(m, mark);
     }
-    if (!same_shape(m, p, u)) {
+    if (!same_shape(p, u)) {
         note_failure(m, pattern, user.value, NULL);
         return false;
     }
@@ -225,15 +233,19 @@ bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_val
                    tfr_arena *arena, tfr_near *near) {
     uint32_t count = rule->flow->nodes.count;
     matcher m = {.rule = rule, .flow = flow, .root = root, .near = near};
-    m.map = TFR_NEW_ARRAY(arena, tfr_arg, count);
-    m.trail = TFR_NEW_ARRAY(arena, tfr_value, count);
+    tfr_arg map[FEW_NODES];
+    tfr_value trail[FEW_NODES];
+    if (count <= FEW_NODES)
+        memset(map, 0, count * sizeof *map);
+    m.map = count <= FEW_NODES ? map : TFR_NEW_ARRAY(arena, tfr_arg, count);
+    m.trail = count <= FEW_NODES ? trail : TFR_NEW_ARRAY(arena, tfr_value, count);
     const tfr_vnode *u = tfr_flow_node(flow, root);
     if (!match_node(&m, rule->roots[0], (tfr_arg){root, u->ast}) || !match_roots(&m, 1))
         return false;
-    *out = (tfr_match){.rule = rule,
-                       .root_count = rule->root_count,
-                       .leaf_count = rule->param_count,
-                       .map = m.map};
+    tfr_arg *kept = TFR_NEW_ARRAY(arena, tfr_arg, count);
+    memcpy(kept, m.map, count * sizeof *kept);
+    *out = (tfr_match){
+        .rule = rule, .root_count = rule->root_count, .leaf_count = rule->param_count, .map = kept};
     for (uint32_t i = 0; i < rule->root_count; i++)
         out->roots[i] = m.map[rule->roots[i]].value;
     for (uint32_t i = 0; i < rule->param_count; i++)

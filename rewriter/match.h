@@ -78,6 +78,9 @@ bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_val
 // Whether `value` may be what `kind` asks for; `why` says what is missing.
 bool tfr_match_fits(tfr_flow *flow, tfr_arg value, tfr_param_kind kind, const char **why);
 
+// Whether the value is an activation function of torch (activations.def) applied to something.
+bool tfr_match_is_activation(const tfr_flow *flow, tfr_value value);
+
 // The class of the file whose forward is one `rms_norm` of its first argument (asked of rules.c).
 bool tfr_rules_is_norm(const struct tfr_ops *ops, tfr_module *module, uint32_t class_index);
 

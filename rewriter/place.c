@@ -195,7 +195,7 @@ static bool stands_for_helper(const tfr_flow *flow, const tfr_match *m, const tf
         tfr_value their_result = value_at(ref, call);
         tfr_value their_argument = value_of(ref, tfr_tree_unparen(t, first));
         if (their_result && their_argument && m->map[their_result].value == result &&
-            tfr_flow_same(flow, m->map[their_argument].value, argument))
+            tfr_flow_same_at(flow, m->map[their_argument].value, argument, in->first_seq))
             return true;
     }
     return false;
@@ -344,8 +344,12 @@ static void check_surroundings(tfr_place *p, const tfr_flow *flow) {
 
 void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match) {
     *out = (tfr_place){.via = UINT32_MAX};
+    uint32_t function = flow->module->scope->functions.items[flow->function].node;
+    uint32_t cause = inside(flow, flow->unfit_ast, function) // not a decorator, or another's name
+                         ? flow->unfit_ast
+                         : tfr_flow_node(flow, match->roots[0])->ast;
     if (flow->unfit)
-        refuse(out, flow->unfit_ast, flow->unfit);
+        refuse(out, cause, flow->unfit);
     find_homes(out, flow, match);
     if (out->home[0])
         check_helpers(out, flow, match);

@@ -20,6 +20,7 @@ typedef struct rewriter {
     tfr_scope scope;
     tfr_module module;
     tfr_report *report;
+    tfr_numbers places; // of what was refused, so that it is said once
     tfr_str alias;
     bool has_import;
     TFR_LIST(span) off; // switched off by comments
@@ -82,11 +83,10 @@ static void add_refused(rewriter *r, const tfr_flow *flow, const tfr_rule *rule,
         block_ast = ast;
     tfr_source_position(r->src, r->tree.nodes[block_ast].start, &item.block_line, &column);
     tfr_source_position(r->src, r->tree.nodes[block_ast].end, &item.block_end_line, &column);
-    for (size_t i = 0; i < r->report->refused.count; i++) { // the same place once per op
-        const tfr_refused *o = &r->report->refused.items[i];
-        if (tfr_str_eq(o->op, item.op) && o->line == item.line && o->column == item.column)
-            return;
-    }
+    uint32_t key[3] = {rule->op, item.line, item.column}; // the same place once per op
+    uint32_t known = r->places.count;
+    if (tfr_numbers_get(&r->places, key, 3) <= known)
+        return;
     *TFR_PUSH(r->arena, &r->report->refused) = item;
 }
 
@@ -245,32 +245,32 @@ static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) 
 typedef enum sibling_role { ROLE_PLAIN, ROLE_MLP, ROLE_ADAPTER } sibling_role;
 
 static bool is_act(const tfr_flow *f, tfr_value v) {
-    const tfr_vnode *n = tfr_flow_node(f, v);
-    if (n->op == TFR_V_MODULE)
+    if (tfr_flow_node(f, v)->op == TFR_V_MODULE)
         return tfr_flow_node(f, tfr_flow_arg(f, v, 0).value)->module == TFR_M_ACT;
-    tfr_str name = tfr_names_text(f->module->names, n->name);
-    return n->op == TFR_V_ATEN &&
-           (tfr_str_eq(name, TFR_STR("silu")) || tfr_str_eq(name, TFR_STR("gelu")) ||
-            tfr_str_eq(name, TFR_STR("relu")) || tfr_str_eq(name, TFR_STR("sigmoid")));
+    return tfr_match_is_activation(f, v);
 }
 
-static sibling_role role_of(const tfr_flow *f, tfr_value v) {
-    for (uint32_t i = v + 1; i < f->nodes.count; i++) {
-        const tfr_vnode *n = &f->nodes.items[i];
-        for (uint32_t a = 0; a < n->arg_count; a++) {
-            if (tfr_flow_arg(f, i, a).value != v)
-                continue;
-            if (n->op == TFR_V_MODULE && a > 0 &&
-                tfr_flow_node(f, tfr_flow_arg(f, i, 0).value)->module == TFR_M_LINEAR)
-                return ROLE_ADAPTER;
-            if (is_act(f, i))
-                return ROLE_MLP;
-            if (n->op == TFR_V_ATEN && n->name == f->module->words->mul &&
-                is_act(f, tfr_flow_arg(f, i, 1 - (a & 1u)).value))
-                return ROLE_MLP;
+static sibling_role role_as_argument(const tfr_flow *f, tfr_value user, uint32_t a) {
+    const tfr_vnode *n = tfr_flow_node(f, user);
+    if (n->op == TFR_V_MODULE && a > 0 &&
+        tfr_flow_node(f, tfr_flow_arg(f, user, 0).value)->module == TFR_M_LINEAR)
+        return ROLE_ADAPTER;
+    bool gates = n->op == TFR_V_ATEN && n->name == f->module->words->mul &&
+                 is_act(f, tfr_flow_arg(f, user, 1 - (a & 1u)).value);
+    return gates || is_act(f, user) ? ROLE_MLP : ROLE_PLAIN;
+}
+
+// By value: the role that its first use with one gives it.
+static uint8_t *find_roles(const chooser *c) {
+    const tfr_flow *f = c->flow;
+    uint8_t *roles = TFR_NEW_ARRAY(c->r->arena, uint8_t, f->nodes.count);
+    for (uint32_t i = 1; i < f->nodes.count; i++)
+        for (uint32_t a = 0; a < f->nodes.items[i].arg_count; a++) {
+            tfr_value v = tfr_flow_arg(f, i, a).value;
+            if (roles[v] == ROLE_PLAIN)
+                roles[v] = (uint8_t)role_as_argument(f, i, a);
         }
-    }
-    return ROLE_PLAIN;
+    return roles;
 }
 
 static bool is_linear_call(const chooser *c, tfr_value v) {
@@ -282,67 +282,73 @@ static bool is_linear_call(const chooser *c, tfr_value v) {
     return tfr_flow_node(c->flow, tfr_flow_arg(c->flow, v, 1).value)->op != TFR_V_KEYWORD;
 }
 
-static const tfr_event *event_between(const tfr_flow *f, tfr_value a, tfr_value b) {
-    for (uint32_t i = 0; i < f->events.count; i++) {
-        const tfr_event *e = &f->events.items[i];
-        if (e->seq > tfr_flow_node(f, a)->seq && e->seq < tfr_flow_node(f, b)->seq)
-            return e;
-    }
-    return NULL;
+typedef struct linear_calls {
+    tfr_value *items;
+    uint32_t count, cap;
+    bool *seen, *told; // in a match already; said to be apart from another
+    uint8_t *roles;    // by value
+} linear_calls;
+
+static void refuse_sibling(chooser *c, const tfr_rule *rule, tfr_value call, const tfr_event *e) {
+    uint32_t ast = tfr_flow_node(c->flow, call)->ast;
+    add_refused(c->r, c->flow, rule, e ? e->ast : ast, ast,
+                !e ? TFR_STR("branch: this projection of the same input runs under another "
+                             "condition")
+                : e->kind == TFR_EV_WRITE
+                    ? TFR_STR("something is written between the projections, maybe to their input")
+                    : TFR_STR("code with unknown effects runs between the projections"));
 }
 
-static void finish_siblings(chooser *c, const tfr_rule *rule, tfr_match *m) {
-    if (m->root_count >= rule->at_least)
-        consider(c, m);
+// What joins call number `first`: the later calls on its input, up to the first effect.
+static void gather_siblings(chooser *c, linear_calls *calls, uint32_t first, tfr_match *m) {
+    tfr_flow *f = c->flow;
+    tfr_value x = tfr_flow_arg(f, calls->items[first], 1).value;
+    for (uint32_t i = first; i < calls->count; i++) {
+        tfr_value k = calls->items[i];
+        if (calls->seen[i] || calls->roles[k] != calls->roles[calls->items[first]] ||
+            !tfr_flow_same(f, tfr_flow_arg(f, k, 1).value, x))
+            continue;
+        const tfr_vnode *n = tfr_flow_node(f, k);
+        bool other_block = m->root_count && n->block != tfr_flow_node(f, m->roots[0])->block;
+        const tfr_event *e =
+            m->root_count ? tfr_flow_event_between(
+                                f, tfr_flow_node(f, m->roots[m->root_count - 1])->seq, n->seq)
+                          : NULL;
+        if ((other_block || e) && !calls->told[i])
+            refuse_sibling(c, m->rule, k, other_block ? NULL : e);
+        calls->told[i] |= other_block || e;
+        if (e)
+            return;
+        bool twice = false; // one module called twice on one input
+        for (uint32_t q = 0; q < m->root_count; q++)
+            twice |= tfr_flow_same(f, m->roots[q], k);
+        if (other_block || twice || m->root_count == TFR_MAX_ROOTS ||
+            !tfr_flow_same_at(f, tfr_flow_arg(f, k, 1).value, x, n->seq))
+            continue;
+        calls->seen[i] = true;
+        m->roots[m->root_count++] = k;
+        m->members[m->member_count++] = k;
+        m->leaves[m->leaf_count++] = tfr_flow_arg(f, k, 0);
+    }
 }
 
 static void choose_siblings(chooser *c, const tfr_rule *rule) {
     tfr_flow *f = c->flow;
-    bool *seen = TFR_NEW_ARRAY(c->r->arena, bool, f->nodes.count);
-    for (uint32_t i = 1; i < f->nodes.count; i++) {
-        if (seen[i] || !is_linear_call(c, i))
+    linear_calls calls = {.roles = find_roles(c)};
+    for (uint32_t i = 1; i < f->nodes.count; i++)
+        if (is_linear_call(c, i) && calls.roles[i] != ROLE_ADAPTER)
+            *TFR_PUSH(c->r->arena, &calls) = i;
+    calls.seen = TFR_NEW_ARRAY(c->r->arena, bool, calls.count);
+    calls.told = TFR_NEW_ARRAY(c->r->arena, bool, calls.count);
+    for (uint32_t i = 0; i < calls.count; i++) {
+        if (calls.seen[i])
             continue;
-        sibling_role role = role_of(f, i);
-        if (role == ROLE_ADAPTER)
-            continue;
-        tfr_arg x = tfr_flow_arg(f, i, 1);
         tfr_match m = {.rule = rule};
         m.members = TFR_NEW_ARRAY(c->r->arena, tfr_value, TFR_MAX_ROOTS);
-        m.leaves[m.leaf_count++] = x;
-        for (uint32_t k = i; k < f->nodes.count; k++) {
-            if (seen[k] || !is_linear_call(c, k) || role_of(f, k) != role)
-                continue;
-            if (!tfr_flow_same(f, tfr_flow_arg(f, k, 1).value, x.value))
-                continue;
-            bool twice = false; // one module called twice on one input
-            for (uint32_t q = 0; q < m.root_count; q++)
-                twice |= tfr_flow_same(f, m.roots[q], k);
-            bool other_block =
-                m.root_count && tfr_flow_node(f, k)->block != tfr_flow_node(f, m.roots[0])->block;
-            const tfr_event *e =
-                m.root_count ? event_between(f, m.roots[m.root_count - 1], k) : NULL;
-            if (other_block || e) {
-                add_refused(
-                    c->r, f, rule, other_block ? tfr_flow_node(f, k)->ast : e->ast,
-                    tfr_flow_node(f, k)->ast,
-                    other_block ? TFR_STR("branch: this projection of the same input runs "
-                                          "under another condition")
-                    : e->kind == TFR_EV_WRITE
-                        ? TFR_STR("something is written between the projections, maybe to "
-                                  "their input")
-                        : TFR_STR("code with unknown effects runs between the projections"));
-                if (e)
-                    break;
-                continue;
-            }
-            if (twice || m.root_count == TFR_MAX_ROOTS)
-                continue;
-            seen[k] = true;
-            m.roots[m.root_count++] = k;
-            m.members[m.member_count++] = k;
-            m.leaves[m.leaf_count++] = tfr_flow_arg(f, k, 0);
-        }
-        finish_siblings(c, rule, &m);
+        m.leaves[m.leaf_count++] = tfr_flow_arg(f, calls.items[i], 1);
+        gather_siblings(c, &calls, i, &m);
+        if (m.root_count >= rule->at_least)
+            consider(c, &m);
     }
 }
 
@@ -475,7 +481,7 @@ static void find_off(rewriter *r) {
             first++;
         span off = {t->nodes[n].start, t->nodes[t->nodes[n].parent].end};
         if (first != t->nodes[n].start) { // behind code
-            for (uint32_t d = 1; d; d = tfr_tree_walk(t, 1, d, false))
+            for (uint32_t d = n; d && t->nodes[d].end > first; d = t->nodes[d].parent)
                 if (t->nodes[d].start == first &&
                     (tfr_tree_kind(t, d) == TFR_N_CLASS || tfr_tree_kind(t, d) == TFR_N_FUNCTION))
                     off = (span){t->nodes[d].start, t->nodes[d].end};
@@ -563,9 +569,10 @@ static tfr_str apply(rewriter *r, tfr_edits *all) {
     return tfr_buf_str(&out);
 }
 
-static void gather(rewriter *r, tfr_edits *all) {
+// The edits of the changed functions first .. end - 1, in order.
+static void gather(rewriter *r, tfr_edits *all, uint32_t first, uint32_t end) {
     all->count = 0;
-    for (uint32_t i = 0; i < r->changed_count; i++)
+    for (uint32_t i = first; i < end; i++)
         for (uint32_t k = 0; k < r->changed[i].edits.count; k++)
             *TFR_PUSH(r->arena, all) = r->changed[i].edits.items[k];
     if (all->count && !r->has_import)
@@ -605,30 +612,48 @@ static tfr_status parse_again(rewriter *r, tfr_tree *out, const tfr_source *sour
     return tfr_tree_parse_again(out, source, &r->tree, changes, all->count, r->arena, NULL);
 }
 
-// The first changed function whose new graph differs; changed_count: all are the same.
-static uint32_t first_wrong(rewriter *r, tfr_str text, const tfr_edits *all, bool *torn,
-                            const char **why) {
+// The tree of an edited text; false: it does not parse, or tokens around the edits changed.
+static bool parse_edited(rewriter *r, tfr_tree *tree, tfr_str text, const tfr_edits *all) {
     tfr_source *source = TFR_NEW(r->arena, tfr_source);
-    tfr_tree *tree = TFR_NEW(r->arena, tfr_tree);
+    if (!text.data || tfr_source_from_bytes(source, r->src->path, text, r->arena, NULL) != TFR_OK ||
+        parse_again(r, tree, source, all) != TFR_OK)
+        return false;
+    tfr_tree_free(tree); // the flat nodes stay
+    return tfr_check_tokens(&r->tree, tree, all);
+}
+
+// The first changed function whose new graph differs; changed_count: all are the same.
+static uint32_t first_wrong(rewriter *r, const tfr_tree *tree, const char **why) {
     tfr_scope *scope = TFR_NEW(r->arena, tfr_scope);
     tfr_module *module = TFR_NEW(r->arena, tfr_module);
-    *torn = !text.data ||
-            tfr_source_from_bytes(source, r->src->path, text, r->arena, NULL) != TFR_OK ||
-            parse_again(r, tree, source, all) != TFR_OK || !tfr_check_tokens(&r->tree, tree, all);
-    tfr_tree_free(tree); // the flat nodes stay
-    *why = "the edited text does not keep the tokens around it";
-    if (*torn)
-        return 0;
     tfr_scope_build(scope, tree, &r->names, r->arena);
     module_init(r, module, scope);
-    *torn = scope->functions.count != r->scope.functions.count;
-    for (uint32_t i = 0; i < r->changed_count && !*torn; i++) {
+    *why = "the file has other functions";
+    if (scope->functions.count != r->scope.functions.count)
+        return r->changed_count - 1;
+    for (uint32_t i = 0; i < r->changed_count; i++) {
         tfr_flow *flow =
             tfr_flow_build(module, r->changed[i].function, r->changed[i].flow->numbers);
         if (!tfr_check_flows(r->changed[i].flow, flow, why))
             return i;
     }
-    return *torn ? 0 : r->changed_count;
+    return r->changed_count;
+}
+
+// A changed function whose edits alone tear the text: by halves, so that others stay.
+static uint32_t find_torn(rewriter *r) {
+    uint32_t first = 0, end = r->changed_count;
+    while (end - first > 1) {
+        uint32_t middle = first + (end - first) / 2;
+        tfr_edits half = {0};
+        tfr_tree *tree = TFR_NEW(r->arena, tfr_tree);
+        gather(r, &half, first, middle);
+        if (parse_edited(r, tree, apply(r, &half), &half))
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
 }
 
 // Takes back the last match of a function that the check does not accept.
@@ -672,14 +697,15 @@ static void finish_report(rewriter *r) {
 static tfr_str prove(rewriter *r) {
     tfr_edits all = {0};
     while (r->changed_count) {
-        bool torn;
-        const char *why;
-        gather(r, &all);
+        const char *why = "the edited text does not keep the tokens around it";
+        gather(r, &all, 0, r->changed_count);
         tfr_str text = apply(r, &all);
-        uint32_t wrong = first_wrong(r, text, &all, &torn, &why);
-        if (!torn && wrong == r->changed_count)
+        tfr_tree *tree = TFR_NEW(r->arena, tfr_tree);
+        bool whole = parse_edited(r, tree, text, &all);
+        uint32_t wrong = whole ? first_wrong(r, tree, &why) : find_torn(r);
+        if (wrong == r->changed_count)
             return text;
-        take_back(r, torn ? r->changed_count - 1 : wrong, why);
+        take_back(r, wrong, why);
     }
     return r->src->bytes;
 }
@@ -696,6 +722,7 @@ tfr_status tfr_rewrite(tfr_result *out, const tfr_source *src, const tfr_options
     tfr_scope_build(&r->scope, &r->tree, &r->names, arena);
     module_init(r, &r->module, &r->scope);
     r->untouched = TFR_NEW_ARRAY(arena, bool, r->scope.functions.count + 1);
+    tfr_numbers_init(&r->places, arena);
     find_off(r);
     find_alias(r);
     find_scripted(r);

@@ -1,0 +1,105 @@
+// One function from its definition to its graph: what forbids to rewrite it at all, its parameters
+// with what their annotations prove, then its body.
+#define _GNU_SOURCE // memmem
+#include "rewriter/flow_build.h"
+
+static const tfr_tree *tree_of(const tfr_builder *b) { return b->frame->module->scope->tree; }
+
+// Code that looks at local names by themselves: locals(), eval("x"), vars().
+static void check_introspection(tfr_builder *b, uint32_t function) {
+    const tfr_tree *t = tree_of(b);
+    if (b->frame->module->scope->strange)
+        tfr_build_unfit(b, b->frame->module->scope->strange,
+                        "Python may read this name as another one (Unicode NFKC)");
+    for (uint32_t n = function; n; n = tfr_tree_walk(t, function, n, false)) {
+        if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[n].field == TFR_F_ATTRIBUTE)
+            continue;
+        static const char *const names[] = {"locals", "eval", "exec", "vars", "dir"};
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (tfr_tree_is(t, n, names[i]))
+                tfr_build_unfit(b, n,
+                                "the function looks at its own local names (locals, eval, ...)");
+    }
+}
+
+// Functions that a compiler reads as source (torch.jit.script, triton.jit) cannot call our ops.
+static void check_decorators(tfr_builder *b, const tfr_function *f) {
+    const tfr_tree *t = tree_of(b);
+    for (uint32_t n = f->decorated; n; n = tfr_tree_walk(t, f->decorated, n, n == f->node)) {
+        if (tfr_tree_kind(t, n) == TFR_N_IDENTIFIER && n > f->decorated &&
+            t->nodes[n].end < t->nodes[f->node].start && tfr_tree_is(t, n, "jit"))
+            tfr_build_unfit(b, n, "the function is compiled from its own source (jit)");
+    }
+}
+
+// What an annotation proves: `torch.Tensor`, `int`, `float | None`.
+static tfr_type annotated_type(const tfr_tree *t, uint32_t parameter) {
+    uint32_t type = tfr_tree_field(t, parameter, TFR_F_TYPE);
+    if (!type)
+        return TFR_T_UNKNOWN;
+    tfr_str text = tfr_tree_text(t, type);
+    if (tfr_tree_is(t, type, "torch.Tensor") || tfr_tree_is(t, type, "Tensor") ||
+        tfr_tree_is(t, type, "torch.FloatTensor"))
+        return TFR_T_TENSOR;
+    size_t n = 0;
+    while (n < text.len && text.data[n] >= 'a' && text.data[n] <= 'z')
+        n++;
+    tfr_str first = {text.data, n};
+    bool number = tfr_str_eq(first, TFR_STR("int")) || tfr_str_eq(first, TFR_STR("float")) ||
+                  tfr_str_eq(first, TFR_STR("bool"));
+    bool tensor_too = memmem(text.data, text.len, "Tensor", 6) != NULL;
+    return number && !tensor_too ? TFR_T_NUMBER : TFR_T_UNKNOWN;
+}
+
+static void bind_parameters(tfr_builder *b, const tfr_function *f) {
+    const tfr_tree *t = tree_of(b);
+    uint32_t parameters = tfr_tree_field(t, f->node, TFR_F_PARAMETERS);
+    bool first = f->class_index != TFR_NO_CLASS && !f->is_static;
+    for (uint32_t p = tfr_tree_first(t, parameters); p; p = tfr_tree_next(t, p)) {
+        tfr_kind kind = tfr_tree_kind(t, p);
+        if (kind == TFR_N_KEYWORD_SEPARATOR || kind == TFR_N_POSITIONAL_SEPARATOR)
+            continue;
+        uint32_t name_node = p;
+        while (tfr_tree_kind(t, name_node) != TFR_N_IDENTIFIER && name_node) {
+            uint32_t named = tfr_tree_field(t, name_node, TFR_F_NAME);
+            name_node = named ? named : tfr_tree_first(t, name_node);
+        }
+        if (!name_node)
+            continue;
+        tfr_name name = tfr_names_add(b->flow->module->names, tfr_tree_text(t, name_node));
+        tfr_value v = tfr_build_node(b, TFR_V_PARAM, name, NULL, 0, 0);
+        b->flow->nodes.items[v].type = (uint8_t)annotated_type(t, p);
+        if (tfr_tree_kind(t, tfr_tree_first(t, p)) == TFR_N_DICT_SPLAT_PATTERN ||
+            kind == TFR_N_DICT_SPLAT_PATTERN)
+            b->flow->nodes.items[v].type = TFR_T_OTHER;
+        uint32_t version = tfr_build_bind(b, name, v, 0);
+        b->flow->versions.items[version].kind = TFR_VER_PARAM;
+        if (first)
+            b->frame->self = v;
+        first = false;
+    }
+}
+
+tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *numbers) {
+    tfr_flow *flow = TFR_NEW(module->arena, tfr_flow);
+    const tfr_function *f = &module->scope->functions.items[function];
+    *flow = (tfr_flow){
+        .module = module, .function = function, .class_index = f->class_index, .numbers = numbers};
+    tfr_frame frame = {.module = module, .class_index = f->class_index, .function = function};
+    tfr_builder b = {.flow = flow, .arena = module->arena, .frame = &frame, .seq = 1};
+    // Index 0 means "none" everywhere.
+    (void)TFR_PUSH(module->arena, &flow->nodes);
+    (void)TFR_PUSH(module->arena, &flow->versions);
+    (void)TFR_PUSH(module->arena, &flow->statements);
+    (void)TFR_PUSH(module->arena, &flow->blocks);
+    b.block = tfr_build_block(&b, 0, 0, TFR_WAY_START);
+    check_introspection(&b, f->node);
+    check_decorators(&b, f);
+    bind_parameters(&b, f);
+    const tfr_tree *t = module->scope->tree;
+    tfr_suite_end end =
+        tfr_build_suite(&b, tfr_tree_first(t, tfr_tree_field(t, f->node, TFR_F_BODY)));
+    if (!end.partial && !end.falls)
+        flow->result = end.value;
+    return flow;
+}

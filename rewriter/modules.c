@@ -1,0 +1,183 @@
+// What the attributes of a class are, as far as its __init__ proves it: nn.Linear, an activation, a
+// class of the file; and whether calling it has effects.
+#include "rewriter/flow_build.h"
+
+static const struct {
+    const char *path;
+    tfr_module_kind kind;
+} module_table[] = {
+#define MODULE(path, suffix) {path, TFR_M_##suffix},
+#include "rewriter/modules.def"
+#undef MODULE
+};
+
+tfr_name tfr_module_path(const tfr_module *module, tfr_names *names, uint32_t ast) {
+    const tfr_tree *t = module->scope->tree;
+    ast = tfr_tree_unparen(t, ast);
+    if (tfr_tree_kind(t, ast) == TFR_N_IDENTIFIER) {
+        tfr_name name = tfr_names_add(names, tfr_tree_text(t, ast));
+        const tfr_binding *binding = tfr_scope_lookup(module->scope, name);
+        return binding && binding->kind == TFR_BIND_IMPORT ? binding->path : name;
+    }
+    if (tfr_tree_kind(t, ast) != TFR_N_ATTRIBUTE)
+        return 0;
+    tfr_name object = tfr_module_path(module, names, tfr_tree_field(t, ast, TFR_F_OBJECT));
+    if (!object)
+        return 0;
+    tfr_str left = tfr_names_text(names, object);
+    tfr_str right = tfr_tree_text(t, tfr_tree_field(t, ast, TFR_F_ATTRIBUTE));
+    return tfr_names_add(names, tfr_str_format(names->arena, "%.*s.%.*s", (int)left.len, left.data,
+                                               (int)right.len, right.data));
+}
+
+static tfr_module_kind kind_of_path(const tfr_module *module, tfr_name path) {
+    tfr_str text = tfr_names_text(module->names, path);
+    for (size_t i = 0; i < sizeof module_table / sizeof *module_table; i++)
+        if (tfr_str_eq(text, tfr_str_from(module_table[i].path)))
+            return module_table[i].kind;
+    return TFR_M_UNKNOWN;
+}
+
+// nn.SiLU(inplace=True), nn.ELU(1.0, True): anything but numbers and strings by position.
+static bool has_inplace(const tfr_tree *t, uint32_t arguments) {
+    for (uint32_t a = tfr_tree_first(t, arguments); a; a = tfr_tree_next(t, a)) {
+        tfr_kind kind = tfr_tree_kind(t, a);
+        bool keyword = kind == TFR_N_KEYWORD_ARGUMENT &&
+                       !tfr_tree_is(t, tfr_tree_field(t, a, TFR_F_NAME), "inplace");
+        if (!keyword && kind != TFR_N_INTEGER && kind != TFR_N_FLOAT && kind != TFR_N_STRING)
+            return true;
+    }
+    return false;
+}
+
+static tfr_module_kind kind_of_value(const tfr_module *module, uint32_t ast, uint32_t *of_class) {
+    const tfr_tree *t = module->scope->tree;
+    ast = tfr_tree_unparen(t, ast);
+    switch (tfr_tree_kind(t, ast)) {
+    case TFR_N_CALL: {
+        uint32_t function = tfr_tree_field(t, ast, TFR_F_FUNCTION);
+        uint32_t arguments = tfr_tree_field(t, ast, TFR_F_ARGUMENTS);
+        tfr_name path = tfr_module_path(module, module->names, function);
+        if (!path)
+            return TFR_M_UNKNOWN;
+        *of_class = tfr_scope_class(module->scope, path);
+        if (*of_class != TFR_NO_CLASS)
+            return TFR_M_CLASS;
+        if (tfr_ends_with(tfr_names_text(module->names, path), "activations.get_activation"))
+            return TFR_M_ACT;
+        tfr_module_kind kind = kind_of_path(module, path);
+        return kind == TFR_M_ACT && has_inplace(t, arguments) ? TFR_M_UNKNOWN : kind;
+    }
+    case TFR_N_SUBSCRIPT: {
+        tfr_name path = tfr_module_path(module, module->names, tfr_tree_field(t, ast, TFR_F_VALUE));
+        bool table =
+            path && tfr_ends_with(tfr_names_text(module->names, path), "activations.ACT2FN");
+        return table ? TFR_M_ACT : TFR_M_UNKNOWN;
+    }
+    case TFR_N_IDENTIFIER:
+    case TFR_N_ATTRIBUTE: {
+        tfr_name path = tfr_module_path(module, module->names, ast);
+        tfr_module_kind kind = path ? kind_of_path(module, path) : TFR_M_UNKNOWN;
+        return kind == TFR_M_ACT ? kind : TFR_M_UNKNOWN; // self.act = F.silu
+    }
+    case TFR_N_CONDITIONAL: {
+        uint32_t yes = tfr_tree_first(t, ast), condition = tfr_tree_next(t, yes);
+        uint32_t no = tfr_tree_next(t, condition), other = TFR_NO_CLASS;
+        if (tfr_tree_kind(t, no) == TFR_N_NONE)
+            return kind_of_value(module, yes, of_class);
+        if (tfr_tree_kind(t, yes) == TFR_N_NONE)
+            return kind_of_value(module, no, of_class);
+        tfr_module_kind kind = kind_of_value(module, yes, of_class);
+        bool same = kind == kind_of_value(module, no, &other) && other == *of_class;
+        return same ? kind : TFR_M_UNKNOWN;
+    }
+    default:
+        return TFR_M_UNKNOWN;
+    }
+}
+
+static tfr_module_kind kind_of_attribute(const tfr_module *module, const tfr_attribute *a,
+                                         uint32_t *of_class) {
+    *of_class = TFR_NO_CLASS;
+    if (a->outside_init || a->times > 4)
+        return TFR_M_UNKNOWN;
+    tfr_module_kind kind = TFR_M_UNKNOWN;
+    bool any = false;
+    for (uint32_t i = 0; i < a->times; i++) {
+        if (!a->values[i])
+            return TFR_M_UNKNOWN;
+        if (tfr_tree_kind(module->scope->tree, a->values[i]) == TFR_N_NONE)
+            continue;
+        uint32_t of = TFR_NO_CLASS;
+        tfr_module_kind k = kind_of_value(module, a->values[i], &of);
+        if (any && (k != kind || of != *of_class))
+            return TFR_M_UNKNOWN;
+        kind = k, *of_class = of, any = true;
+    }
+    return kind;
+}
+
+static const tfr_attribute *own_attribute(const tfr_class *cls, tfr_name name) {
+    for (uint32_t i = 0; i < cls->attributes.count; i++)
+        if (cls->attributes.items[i].name == name)
+            return &cls->attributes.items[i];
+    return NULL;
+}
+
+tfr_module_kind tfr_module_attribute(const tfr_module *module, uint32_t class_index,
+                                     tfr_name attribute, uint32_t *of_class) {
+    *of_class = TFR_NO_CLASS;
+    const tfr_scope *s = module->scope;
+    const tfr_attribute *a =
+        class_index == TFR_NO_CLASS ? NULL : tfr_scope_attribute(s, class_index, attribute);
+    tfr_module_kind kind = a ? kind_of_attribute(module, a, of_class) : TFR_M_UNKNOWN;
+    bool derived_from = kind != TFR_M_UNKNOWN && s->classes.items[class_index].derived_from;
+    for (uint32_t c = 0; c < s->classes.count && kind != TFR_M_UNKNOWN && derived_from; c++) {
+        // A class derived from this one may put another module there, and runs this method too.
+        const tfr_class *cls = &s->classes.items[c];
+        const tfr_attribute *other =
+            cls->bases.count && c != class_index ? own_attribute(cls, attribute) : NULL;
+        uint32_t of = TFR_NO_CLASS;
+        if (other && other != a && tfr_scope_derives(s, c, class_index) &&
+            (kind_of_attribute(module, other, &of) != kind || of != *of_class))
+            kind = TFR_M_UNKNOWN;
+    }
+    return kind;
+}
+
+tfr_flow *tfr_module_flow(tfr_module *module, uint32_t function) {
+    if (!module->flows[function]) {
+        tfr_numbers *numbers = TFR_NEW(module->arena, tfr_numbers);
+        tfr_numbers_init(numbers, module->arena);
+        module->flows[function] = tfr_flow_build(module, function, numbers);
+    }
+    return module->flows[function];
+}
+
+const tfr_function *tfr_module_forward(const tfr_module *module, uint32_t class_index) {
+    const tfr_scope *s = module->scope;
+    const tfr_function *f = tfr_scope_method(s, class_index, module->words->forward);
+    bool direct = f && !f->decorated && !tfr_scope_method(s, class_index, module->words->call);
+    return direct ? f : NULL;
+}
+
+bool tfr_module_pure(tfr_module *module, uint32_t class_index) {
+    uint8_t *state = &module->purity[class_index];
+    if (*state == TFR_PURITY_ASKING)
+        return false; // a class that calls itself
+    if (*state == TFR_PURITY_UNASKED) {
+        *state = TFR_PURITY_ASKING;
+        const tfr_function *forward = tfr_module_forward(module, class_index);
+        bool pure = forward != NULL;
+        if (pure) {
+            uint32_t index = (uint32_t)(forward - module->scope->functions.items);
+            const tfr_flow *flow = tfr_module_flow(module, index);
+            pure = !flow->unfit && !flow->is_generator;
+            for (uint32_t i = 0; i < flow->events.count; i++)
+                pure &= flow->events.items[i].kind == TFR_EV_RETURN ||
+                        flow->events.items[i].kind == TFR_EV_RAISE;
+        }
+        *state = pure ? TFR_PURE : TFR_IMPURE;
+    }
+    return *state == TFR_PURE;
+}
