@@ -159,10 +159,14 @@ def value_of(op, variant, parameter, kind, seed):
         return {"unsqueeze_dim": axis, "dim": -1}[keyword_of(variant, parameter)]
     if kind == "Tensor" and parameter in ("cos", "sin"):
         narrow = literals.get("partial") or literals.get("layout") == "half_width"
-        angles = _angles(seed, WIDTH // 2 if narrow else WIDTH).expand(ROWS, SEQ, -1)
+        angles = _angles(seed, WIDTH // 2 if narrow else WIDTH)
+        if "position_ids" not in variant.parameters:  # else a table that they look up
+            angles = angles.expand(ROWS, SEQ, -1)
         if "unsqueeze_dim" not in variant.named and "unsqueeze_dim" not in literals:
             angles = angles.unsqueeze(head_axis(variant))  # given with its head axis
         return angles.cos() if parameter == "cos" else angles.sin()
+    if kind == "Tensor" and parameter == "position_ids":
+        return torch.randint(SEQ, (ROWS, SEQ), generator=generator)
     if kind == "Tensor" and "rope" in op:
         shape = [ROWS, SEQ, WIDTH]
         shape.insert(head_axis(variant), HEADS)
@@ -210,7 +214,7 @@ def doubled(value):
         import copy
 
         return copy.deepcopy(value).double()
-    return value.double() if torch.is_tensor(value) else value
+    return value.double() if torch.is_tensor(value) and value.is_floating_point() else value
 
 
 def tensors(result):
