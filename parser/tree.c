@@ -93,6 +93,13 @@ uint32_t tfr_tree_unparen(const tfr_tree *tree, uint32_t node) {
     return node;
 }
 
+uint32_t tfr_tree_parameter_name(const tfr_tree *tree, uint32_t parameter) {
+    if (tfr_tree_kind(tree, parameter) == TFR_N_IDENTIFIER)
+        return parameter;
+    uint32_t name = tfr_tree_field(tree, parameter, TFR_F_NAME);
+    return name ? name : tfr_tree_first(tree, parameter);
+}
+
 uint32_t tfr_tree_walk(const tfr_tree *tree, uint32_t root, uint32_t node, bool skip_children) {
     if (!skip_children && tree->nodes[node].child)
         return tree->nodes[node].child;

@@ -78,6 +78,13 @@ uint32_t tfr_tree_first(const tfr_tree *tree, uint32_t node);
 uint32_t tfr_tree_next(const tfr_tree *tree, uint32_t node);
 // The node without the parentheses around it.
 uint32_t tfr_tree_unparen(const tfr_tree *tree, uint32_t node);
+// Whether the text of `outer` holds that of `inner` (or is it).
+static inline bool tfr_tree_covers(const tfr_tree *tree, uint32_t outer, uint32_t inner) {
+    return tree->nodes[outer].start <= tree->nodes[inner].start &&
+           tree->nodes[inner].end <= tree->nodes[outer].end;
+}
+// The name of a parameter of a def, whatever annotation or default it has.
+uint32_t tfr_tree_parameter_name(const tfr_tree *tree, uint32_t parameter);
 // Pre-order step within the subtree of `root`; 0 at its end. `skip_children` passes over them.
 uint32_t tfr_tree_walk(const tfr_tree *tree, uint32_t root, uint32_t node, bool skip_children);
 

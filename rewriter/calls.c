@@ -636,9 +636,7 @@ bool tfr_build_bind_arguments(tfr_builder *b, tfr_frame *frame, uint32_t paramet
         tfr_kind kind = tfr_tree_kind(t, p);
         if (kind == TFR_N_KEYWORD_SEPARATOR || kind == TFR_N_POSITIONAL_SEPARATOR)
             continue;
-        uint32_t name_node = kind == TFR_N_IDENTIFIER ? p : tfr_tree_field(t, p, TFR_F_NAME);
-        if (!name_node)
-            name_node = tfr_tree_first(t, p);
+        uint32_t name_node = tfr_tree_parameter_name(t, p);
         tfr_name name = tfr_names_add(b->flow->module->names, tfr_tree_text(t, name_node));
         tfr_arg arg = {0, 0};
         if (skip_self && p == tfr_tree_first(t, parameters)) {

@@ -407,7 +407,7 @@ static bool edit_removal(tfr_plan *p, tfr_edits *edits, uint32_t statement) {
 
 static bool in_removed(const tfr_plan *p, uint32_t ast) {
     for (uint32_t s = 1; s < p->flow->statements.count; s++)
-        if (p->removed[s] && tfr_plan_covers(p, p->flow->statements.items[s].ast, ast))
+        if (p->removed[s] && tfr_tree_covers(p->tree, p->flow->statements.items[s].ast, ast))
             return true;
     return false;
 }
@@ -418,7 +418,7 @@ static void edit_home(tfr_plan *p, tfr_edits *edits, uint32_t index) {
         return;
     for (uint32_t i = 0; i < index; i++) // inside another home: rendered there, or gone with it
         if (is_rendered(p, &p->homes.items[i]) && p->homes.items[i].ast != h->ast &&
-            tfr_plan_covers(p, p->homes.items[i].ast, h->ast))
+            tfr_tree_covers(p->tree, p->homes.items[i].ast, h->ast))
             return;
     tfr_buf out = {.arena = p->arena};
     tfr_str bytes = p->tree->src->bytes;

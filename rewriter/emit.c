@@ -9,11 +9,6 @@ bool tfr_plan_fail(tfr_plan *p, uint32_t match, const char *reason) {
     return false;
 }
 
-bool tfr_plan_covers(const tfr_plan *p, uint32_t outer, uint32_t inner) {
-    return tfr_plan_node(p, outer)->start <= tfr_plan_node(p, inner)->start &&
-           tfr_plan_node(p, inner)->end <= tfr_plan_node(p, outer)->end;
-}
-
 static const tfr_plan_mark *mark_of(const tfr_plan *p, uint32_t ast) {
     static const tfr_plan_mark none;
     return p->first_ast <= ast && ast < p->end_ast ? &p->marks[ast - p->first_ast] : &none;
@@ -230,7 +225,7 @@ static void collect_homes(tfr_plan *p) {
 bool tfr_plan_in_leaf_of(const tfr_plan *p, uint32_t match, uint32_t ast) {
     for (uint32_t l = 0; l < p->matches[match].leaf_count; l++) {
         uint32_t leaf = p->matches[match].leaves[l].ast;
-        if (leaf && tfr_plan_covers(p, leaf, ast))
+        if (leaf && tfr_tree_covers(p->tree, leaf, ast))
             return true;
     }
     return false;
@@ -332,7 +327,8 @@ static uint32_t named_homes_in(const tfr_plan *p, uint32_t statement) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->homes.count; i++)
         if (p->places[p->homes.items[i].match].home_count > 1 &&
-            tfr_plan_covers(p, p->flow->statements.items[statement].ast, p->homes.items[i].ast))
+            tfr_tree_covers(p->tree, p->flow->statements.items[statement].ast,
+                            p->homes.items[i].ast))
             n++;
     return n;
 }
@@ -367,7 +363,7 @@ static binding_choice look_at_result(const tfr_plan *p, uint32_t match, uint32_t
     uint32_t ast = p->places[match].home[root];
     binding_choice c = {.statement = tfr_flow_node(p->flow, m->roots[root])->statement};
     for (uint32_t r = 0; r < m->root_count; r++)
-        c.nested |= r != root && tfr_plan_covers(p, p->places[match].home[r], ast);
+        c.nested |= r != root && tfr_tree_covers(p->tree, p->places[match].home[r], ast);
     if (!c.nested && assigned_expression(p, c.statement) == ast) {
         c.direct = version_bound_by(p, c.statement);
         c.copy = copy_that_takes_over(p, match, c.direct);
@@ -445,14 +441,14 @@ static bool plan_output(tfr_plan *p, uint32_t match, bool *absorbed) {
             first = s;
         bool nested = false;
         for (uint32_t q = 0; q < m->root_count; q++)
-            nested |= q != r && tfr_plan_covers(p, place->home[q], place->home[r]);
+            nested |= q != r && tfr_tree_covers(p->tree, place->home[q], place->home[r]);
         uint32_t version = assigned_expression(p, s) == place->home[r] ? version_bound_by(p, s) : 0;
         if (!nested && (!version || p->live[version]))
             needed++, last_needed = r;
     }
     bool holds_all = needed == 1;
     for (uint32_t r = 0; r < m->root_count; r++)
-        holds_all &= tfr_plan_covers(p, place->home[last_needed], place->home[r]);
+        holds_all &= tfr_tree_covers(p->tree, place->home[last_needed], place->home[r]);
     if (holds_all) {
         o->only_root = (int)last_needed;
         return true;

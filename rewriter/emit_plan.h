@@ -45,7 +45,6 @@ typedef struct tfr_plan {
 
 // emit.c
 bool tfr_plan_fail(tfr_plan *p, uint32_t match, const char *reason);
-bool tfr_plan_covers(const tfr_plan *p, uint32_t outer, uint32_t inner);
 bool tfr_plan_is_leaf(const tfr_plan *p, uint32_t ast); // of any match
 bool tfr_plan_in_leaf_of(const tfr_plan *p, uint32_t match, uint32_t ast);
 static inline const tfr_node *tfr_plan_node(const tfr_plan *p, uint32_t ast) {

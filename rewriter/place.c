@@ -15,8 +15,7 @@ static const tfr_inline *inline_of(const tfr_flow *flow, tfr_value value) {
 }
 
 static bool inside(const tfr_flow *flow, uint32_t ast, uint32_t outer) {
-    const tfr_node *n = tree_of(flow)->nodes;
-    return ast && outer && n[outer].start <= n[ast].start && n[ast].end <= n[outer].end;
+    return ast && outer && tfr_tree_covers(tree_of(flow), outer, ast);
 }
 
 static void refuse(tfr_place *p, uint32_t ast, const char *reason) {
@@ -32,6 +31,14 @@ static tfr_value value_at(const tfr_flow *flow, uint32_t ast) {
         if (flow->nodes.items[i].ast == ast)
             return i;
     return 0;
+}
+
+// What an expression evaluates to, a name included.
+static tfr_value value_of(const tfr_flow *flow, uint32_t ast) {
+    for (uint32_t i = 0; i < flow->reads.count; i++)
+        if (flow->reads.items[i].ast == ast)
+            return flow->versions.items[flow->reads.items[i].version].value;
+    return value_at(flow, ast);
 }
 
 static bool call_gives_roots(const tfr_flow *flow, const tfr_inline *in, const tfr_match *m) {
@@ -82,10 +89,7 @@ static int helper_parameter(const tfr_flow *flow, uint32_t function, uint32_t ar
     uint32_t node = flow->module->scope->functions.items[function].node;
     uint32_t p = tfr_tree_first(t, tfr_tree_field(t, node, TFR_F_PARAMETERS));
     for (int i = 0; p; p = tfr_tree_next(t, p), i++) {
-        uint32_t name = tfr_tree_field(t, p, TFR_F_NAME);
-        if (!name)
-            name = tfr_tree_kind(t, p) == TFR_N_IDENTIFIER ? p : tfr_tree_first(t, p);
-        if (tfr_str_eq(tfr_tree_text(t, name), key))
+        if (tfr_str_eq(tfr_tree_text(t, tfr_tree_parameter_name(t, p)), key))
             return i;
     }
     return -1;
@@ -101,9 +105,7 @@ static int rule_keyword(const tfr_flow *flow, const tfr_rule *rule, uint32_t fun
         p = tfr_tree_next(t, p);
     if (!p)
         return -1;
-    uint32_t name = tfr_tree_field(t, p, TFR_F_NAME);
-    if (!name)
-        name = tfr_tree_kind(t, p) == TFR_N_IDENTIFIER ? p : tfr_tree_first(t, p);
+    uint32_t name = tfr_tree_parameter_name(t, p);
     for (uint32_t k = 0; k < rule->keyword_count; k++)
         if (tfr_str_eq(tfr_names_text(flow->module->names, rule->keywords[k]),
                        tfr_tree_text(t, name)))
@@ -117,10 +119,7 @@ static int input_of(const tfr_flow *flow, const tfr_match *m, uint32_t value) {
     for (uint32_t l = 0; l < m->leaf_count; l++)
         if (m->leaves[l].ast == value)
             return (int)l;
-    tfr_value given = value_at(flow, value);
-    for (uint32_t i = 0; i < flow->reads.count; i++)
-        if (flow->reads.items[i].ast == value)
-            given = flow->versions.items[flow->reads.items[i].version].value;
+    tfr_value given = value_of(flow, value);
     for (uint32_t i = 0; i < m->member_count; i++)
         if (given && m->members[i] == given)
             return -1;
@@ -163,14 +162,6 @@ static void check_helper_call(tfr_place *p, const tfr_flow *flow, const tfr_matc
         if (leaf_of[i] >= 0)
             last = leaf_of[i];
     }
-}
-
-// What an expression evaluates to, a name included.
-static tfr_value value_of(const tfr_flow *flow, uint32_t ast) {
-    for (uint32_t i = 0; i < flow->reads.count; i++)
-        if (flow->reads.items[i].ast == ast)
-            return flow->versions.items[flow->reads.items[i].version].value;
-    return value_at(flow, ast);
 }
 
 static uint32_t only_argument(const tfr_tree *t, uint32_t call) {
