@@ -47,6 +47,26 @@ static _Noreturn void out_of_memory(void) {
     abort();
 }
 
+void *tfr_alloc(size_t size) { return tfr_resize(NULL, size); }
+
+void *tfr_resize(void *block, size_t size) {
+    void *moved = realloc(block, size ? size : 1);
+    if (!moved) {
+        out_of_memory();
+    }
+    return moved;
+}
+
+void *tfr_alloc_aligned(size_t alignment, size_t size) {
+    void *block = NULL;
+    if (posix_memalign(&block, alignment, size ? size : 1) != 0) {
+        out_of_memory();
+    }
+    return block;
+}
+
+void tfr_release(void *block) { free(block); }
+
 static chunk *chunk_new(size_t size) {
     chunk *c = size > SIZE_MAX - sizeof(chunk) ? NULL : calloc(1, sizeof(chunk) + size);
     if (!c) {

@@ -21,6 +21,13 @@ void *tfr_arena_grow(tfr_arena *arena, void *old, size_t old_size, size_t new_si
 #define TFR_NEW(arena, type) ((type *)tfr_arena_alloc((arena), sizeof(type)))
 #define TFR_NEW_ARRAY(arena, type, n) ((type *)tfr_arena_alloc((arena), sizeof(type) * (n)))
 
+// Memory that outlives every arena: caches, threads' scratch. As malloc, realloc and free, but
+// never NULL; `tfr_resize(NULL, n)` allocates.
+void *tfr_alloc(size_t size);
+void *tfr_resize(void *block, size_t size);
+void *tfr_alloc_aligned(size_t alignment, size_t size); // alignment: a power of two
+void tfr_release(void *block);                          // NULL is allowed
+
 // A view of text that somebody else owns; not NUL-terminated.
 typedef struct tfr_str {
     const char *data;
