@@ -4,25 +4,10 @@
 #define _GNU_SOURCE // memmem
 #include <stdio.h>
 
+#include "cmake/embed_text.h"
 #include "parser/tree.h"
 
 static const char EXAMPLES[] = "\n# Examples\n";
-
-static void write_text(FILE *out, int index, tfr_str text) {
-    fprintf(out, "static const char text_%d[] =\n    \"", index);
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        if (c == '\n')
-            fprintf(out, "\\n\"\n    \"");
-        else if (c == '"' || c == '\\' || c == '?') // '?': C has trigraphs
-            fprintf(out, "\\%c", c);
-        else if (c < ' ' || c > '~')
-            fprintf(out, "\\%03o", c);
-        else
-            fputc(c, out);
-    }
-    fprintf(out, "\";\n");
-}
 
 static void write_nodes(FILE *out, int index, const tfr_tree *tree) {
     fprintf(out, "static const tfr_node nodes_%d[] = {\n", index);

@@ -24,6 +24,8 @@ endif()
 file(WRITE ${CMAKE_BINARY_DIR}/python.txt "${python}\n") # for scripts: which Python that is
 
 # What our Python needs to find the built program and the package in the work tree.
-set(TFR_PYTHON_ENV TFR_BIN=$<TARGET_FILE:tfrewrite> TFR_PYTHON=${python}
-    PYTHONPATH=${CMAKE_SOURCE_DIR}/python PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1)
+set(TFR_PYTHON_ENV TFR_BIN=$<TARGET_FILE:tfrewrite>
+    TFR_LIB=$<TARGET_FILE:tfrewrite_library> TFR_PYTHON=${python}
+    PYTHONPATH=${CMAKE_SOURCE_DIR}/python PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1
+    TFR_CACHE_DIR=${CMAKE_BINARY_DIR}/cache)
 set(TFR_PYTHON_RUN ${CMAKE_COMMAND} -E env ${TFR_PYTHON_ENV} ${python})

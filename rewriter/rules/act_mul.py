@@ -7,37 +7,40 @@ after the product. act: a module or function of one tensor. Source: Shazeer 2020
 import torch.nn.functional as F
 from tfrewrite.rules import Act, Const, Tensor, op, ref
 
-op("act_mul(Module? act, Tensor gate, Tensor? up, *, str packed='', int dim=-1, str function='')")
+op(
+    "act_mul(Module? act, Tensor gate, Tensor? up, *, str packed='', int dim=-1, str function='')",
+    cpu="act_mul.c",
+)
 
 
-@ref("act_mul(act, gate, up)")
+@ref("act_mul(act, gate, up)", kernel="LAYOUT=TWO_INPUTS")
 def two_inputs(act: Act, gate: Tensor, up: Tensor):
     return act(gate) * up
 
 
-@ref("act_mul(act, gate_up, packed='gate_up', dim=dim)")
+@ref("act_mul(act, gate_up, packed='gate_up', dim=dim)", kernel="LAYOUT=GATE_UP")
 def packed_gate_first(act: Act, gate_up: Tensor, dim: Const):
     gate, up = gate_up.chunk(2, dim=dim)
     return act(gate) * up
 
 
-@ref("act_mul(act, up_gate, packed='up_gate', dim=dim)")
+@ref("act_mul(act, up_gate, packed='up_gate', dim=dim)", kernel="LAYOUT=UP_GATE")
 def packed_up_first(act: Act, up_gate: Tensor, dim: Const):
     up, gate = up_gate.chunk(2, dim=dim)
     return act(gate) * up
 
 
-@ref("act_mul(act, gate_up, packed='interleaved')")
+@ref("act_mul(act, gate_up, packed='interleaved')", kernel="LAYOUT=INTERLEAVED")
 def packed_interleaved(act: Act, gate_up: Tensor):
     return act(gate_up[..., ::2]) * gate_up[..., 1::2]
 
 
-@ref("act_mul(gate, up, function='gelu_tanh')")
+@ref("act_mul(gate, up, function='gelu_tanh')", kernel="LAYOUT=TWO_INPUTS ACT=GELU_TANH")
 def gelu_tanh_function(gate: Tensor, up: Tensor):
     return F.gelu(gate, approximate="tanh") * up
 
 
-@ref("act_mul(gate, up, function='relu2')")
+@ref("act_mul(gate, up, function='relu2')", kernel="LAYOUT=TWO_INPUTS ACT=RELU2")
 def squared_relu_function(gate: Tensor, up: Tensor):
     return F.relu(gate).pow(2) * up
 

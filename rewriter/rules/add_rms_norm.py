@@ -6,10 +6,14 @@ norm reads it. The order of the two operands is the source's.
 
 from tfrewrite.rules import Norm, Tensor, op, ref
 
-op("add_rms_norm(Tensor x, Tensor residual, Module norm) -> (Tensor, Tensor)")
+op(
+    "add_rms_norm(Tensor x, Tensor residual, Module norm) -> (Tensor, Tensor)",
+    cpu="add_rms_norm.c",
+    specialize="x",
+)
 
 
-@ref("add_rms_norm(x, residual, norm)")
+@ref("add_rms_norm(x, residual, norm)", kernel="")
 def add_then_norm(x: Tensor, residual: Tensor, norm: Norm):
     s = residual + x
     return norm(s), s

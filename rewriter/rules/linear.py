@@ -5,17 +5,17 @@ x: [..., K]; module: nn.Linear(K, N); result: [..., N], as the module gives it.
 
 from tfrewrite.rules import Linear, Tensor, op, ref
 
-op("linear(Tensor x, Module module) -> Tensor")
+op("linear(Tensor x, Module module) -> Tensor", cpu="linear.c", specialize="x")
 
 
-@ref("linear(x, module)", target="host")
-def one(x: Tensor, module: Linear):
+@ref("linear(x, module)", target="host", kernel="")
+def m1(x: Tensor, module: Linear):
     return module(x)
 
 
 # Examples
 ACCEPT = {
-    "one": [
+    "m1": [
         """
 class M(nn.Module):
     def __init__(self):

@@ -5,10 +5,10 @@ x: [..., K]; module i: nn.Linear(K, N_i), with or without bias; results: one ten
 
 from tfrewrite.rules import Linear, Tensor, op, siblings
 
-op("linears(Tensor x, *Module modules) -> Tensor[]")
+op("linears(Tensor x, *Module modules) -> Tensor[]", cpu="linear.c", specialize="x")
 
 
-@siblings("linears(x, *modules)", at_least=2)
+@siblings("linears(x, *modules)", at_least=2, kernel="")
 def one_input(x: Tensor, *modules: Linear):
     return tuple(module(x) for module in modules)
 

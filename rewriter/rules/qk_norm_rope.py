@@ -8,12 +8,15 @@ from tfrewrite.rules import Const, Norm, Tensor, op, ref
 from tfrewrite.rules.rope import half
 
 op(
-    "qk_norm_rope(Tensor q, Tensor k, Module q_norm, Module k_norm, Tensor cos, Tensor sin, *, str layout, int unsqueeze_dim, str out) -> (Tensor, Tensor)"
+    "qk_norm_rope(Tensor q, Tensor k, Module q_norm, Module k_norm, Tensor cos, Tensor sin, *, str layout, int unsqueeze_dim, str out) -> (Tensor, Tensor)",
+    cpu="qk_norm_rope.c",
+    specialize="cos",
 )
 
 
 @ref(
     "qk_norm_rope(q, k, q_norm, k_norm, cos, sin, layout='half', unsqueeze_dim=dim, out='bhsd')",
+    kernel="OUT=TRANSPOSED",
     fallback="via(q_norm(q).transpose(1, 2), k_norm(k).transpose(1, 2), cos, sin)",
 )
 def norm_transpose_rope(
@@ -25,6 +28,7 @@ def norm_transpose_rope(
 
 @ref(
     "qk_norm_rope(q, k, q_norm, k_norm, cos, sin, layout='half', unsqueeze_dim=dim, out='same')",
+    kernel="OUT=SAME",
     fallback="via(q_norm(q), k_norm(k), cos, sin)",
 )
 def norm_rope(

@@ -7,7 +7,11 @@ to x's dtype: that moves about a quarter of bfloat16 elements, so it is read fro
 import torch
 from tfrewrite.rules import Param, Scalar, Tensor, op, ref
 
-op("rms_norm(Tensor x, Tensor? weight, float eps, *, str order, str root='rsqrt') -> Tensor")
+op(
+    "rms_norm(Tensor x, Tensor? weight, float eps, *, str order, str root='rsqrt') -> Tensor",
+    cpu="rms_norm.c",
+    specialize="x",
+)
 
 
 def normalize(x, eps):
@@ -17,6 +21,7 @@ def normalize(x, eps):
 
 @ref(
     "rms_norm(x, weight, eps, order='cast_weight')",
+    kernel="ORDER=CAST_WEIGHT",
     fallback="weight * via(x.to(torch.float32)).to(x.dtype)",
 )
 def cast_then_weight(x: Tensor, weight: Param, eps: Scalar):
@@ -25,6 +30,7 @@ def cast_then_weight(x: Tensor, weight: Param, eps: Scalar):
 
 @ref(
     "rms_norm(x, weight, eps, order='weight_cast')",
+    kernel="ORDER=WEIGHT_CAST",
     fallback="(weight * via(x.to(torch.float32))).to(x.dtype)",
 )
 def weight_then_cast(x: Tensor, weight: Param, eps: Scalar):
@@ -33,6 +39,7 @@ def weight_then_cast(x: Tensor, weight: Param, eps: Scalar):
 
 @ref(
     "rms_norm(x, weight, eps, order='weight32_cast')",
+    kernel="ORDER=WEIGHT32_CAST",
     fallback="(weight.to(torch.float32) * via(x.to(torch.float32))).to(x.dtype)",
 )
 def weight_in_float32_then_cast(x: Tensor, weight: Param, eps: Scalar):
@@ -41,6 +48,7 @@ def weight_in_float32_then_cast(x: Tensor, weight: Param, eps: Scalar):
 
 @ref(
     "rms_norm(x, weight, eps, order='one_plus_cast')",
+    kernel="ORDER=ONE_PLUS_CAST",
     fallback="(via(x.to(torch.float32)) * (1.0 + weight.to(torch.float32))).to(x.dtype)",
 )
 def one_plus_weight_then_cast(x: Tensor, weight: Param, eps: Scalar):
@@ -49,13 +57,14 @@ def one_plus_weight_then_cast(x: Tensor, weight: Param, eps: Scalar):
 
 @ref(
     "rms_norm(x, weight, eps, order='cast_one_plus')",
+    kernel="ORDER=CAST_ONE_PLUS",
     fallback="via(x.to(torch.float32)).to(x.dtype) * (1.0 + weight)",
 )
 def cast_then_one_plus_weight(x: Tensor, weight: Param, eps: Scalar):
     return normalize(x.to(torch.float32), eps).to(x.dtype) * (1.0 + weight)
 
 
-@ref("rms_norm(x, weight, eps, order='cast_by_weight')")
+@ref("rms_norm(x, weight, eps, order='cast_by_weight')", kernel="ORDER=CAST_BY_WEIGHT")
 def cast_by_weight_dtype(x: Tensor, weight: Param, eps: Scalar):
     variance = x.to(torch.float32).pow(2).mean(-1, keepdim=True)
     x = x * torch.rsqrt(variance + eps)
@@ -64,45 +73,47 @@ def cast_by_weight_dtype(x: Tensor, weight: Param, eps: Scalar):
     return weight * x
 
 
-@ref("rms_norm(x, weight, eps, order='no_cast')")
+@ref("rms_norm(x, weight, eps, order='no_cast')", kernel="ORDER=NO_CAST")
 def weight_without_cast(x: Tensor, weight: Param, eps: Scalar):
     return weight * (x * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + eps))
 
 
 @ref(
     "rms_norm(x, None, eps, order='cast')",
+    kernel="ORDER=CAST",
     fallback="via(x.to(torch.float32)).to(x.dtype)",
 )
 def no_weight(x: Tensor, eps: Scalar):
     return normalize(x.to(torch.float32), eps).to(x.dtype)
 
 
-@ref("rms_norm(x, weight, eps, order='cast_weight', root='pow')")
+@ref("rms_norm(x, weight, eps, order='cast_weight', root='pow')", kernel="ORDER=CAST_WEIGHT")
 def cast_then_weight_pow(x: Tensor, weight: Param, eps: Scalar):
     h = x.to(torch.float32)
     return weight * (h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)).to(x.dtype)
 
 
-@ref("rms_norm(x, weight, eps, order='weight32_cast', root='pow')")
+@ref("rms_norm(x, weight, eps, order='weight32_cast', root='pow')", kernel="ORDER=WEIGHT32_CAST")
 def weight_in_float32_then_cast_pow(x: Tensor, weight: Param, eps: Scalar):
     h = x.to(torch.float32)
     normed = h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)
     return (normed * weight.to(torch.float32)).to(x.dtype)
 
 
-@ref("rms_norm(x, None, eps, order='cast', root='pow')")
+@ref("rms_norm(x, None, eps, order='cast', root='pow')", kernel="ORDER=CAST")
 def no_weight_pow(x: Tensor, eps: Scalar):
     h = x.to(torch.float32)
     return (h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)).to(x.dtype)
 
 
-@ref("rms_norm(x, None, eps, order='root_cast')")
+@ref("rms_norm(x, None, eps, order='root_cast')", kernel="ORDER=ROOT_CAST")
 def no_weight_root_cast(x: Tensor, eps: Scalar):
     return x * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + eps).to(x.dtype)
 
 
 @ref(
     "rms_norm(x, weight, eps, order='one_plus_in_dtype_cast')",
+    kernel="ORDER=ONE_PLUS_IN_DTYPE_CAST",
     fallback="(via(x.to(torch.float32)) * (1.0 + weight).to(torch.float32)).to(x.dtype)",
 )
 def one_plus_in_its_dtype_then_cast(x: Tensor, weight: Param, eps: Scalar):

@@ -9,7 +9,9 @@ import torch
 from tfrewrite.rules import Const, Tensor, op, ref, refuse
 
 op(
-    "rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, Tensor? position_ids, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)"
+    "rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, Tensor? position_ids, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)",
+    cpu="rope.c",
+    specialize="cos",
 )
 
 
@@ -39,46 +41,70 @@ def half_width(x, cos, sin):
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
-@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim)")
+@ref(
+    "rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim)",
+    kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=NO",
+)
 def half_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half(q, cos, sin), half(k, cos, sin)
 
 
-@ref("rope(x, cos, sin, layout='half', unsqueeze_dim=dim)")
+@ref(
+    "rope(x, cos, sin, layout='half', unsqueeze_dim=dim)",
+    kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=NO",
+)
 def half_one(x: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     return half(x, cos.unsqueeze(dim), sin.unsqueeze(dim))
 
 
-@ref("rope(q, k, cos, sin, layout='half')")
+@ref(
+    "rope(q, k, cos, sin, layout='half')",
+    kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
 def half_both_given(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
     return half(q, cos, sin), half(k, cos, sin)
 
 
-@ref("rope(x, cos, sin, layout='half')")
+@ref(
+    "rope(x, cos, sin, layout='half')",
+    kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
 def half_one_given(x: Tensor, cos: Tensor, sin: Tensor):
     return half(x, cos, sin)
 
 
-@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='result')")
+@ref(
+    "rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='result')",
+    kernel="LAYOUT=HALF ROUND=RESULT PARTIAL=NO GIVEN=NO",
+)
 def half_both_cast_back(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half(q, cos, sin).to(q.dtype), half(k, cos, sin).to(k.dtype)
 
 
-@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='float32')")
+@ref(
+    "rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='float32')",
+    kernel="LAYOUT=HALF ROUND=FLOAT32 PARTIAL=NO GIVEN=NO",
+)
 def half_both_float32(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half(q.float(), cos, sin).to(q.dtype), half(k.float(), cos, sin).to(k.dtype)
 
 
-@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='all_float32')")
+@ref(
+    "rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='all_float32')",
+    kernel="LAYOUT=HALF ROUND=FLOAT32 PARTIAL=NO GIVEN=NO",
+)
 def half_both_all_float32(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim).float(), sin.unsqueeze(dim).float()
     return half(q.float(), cos, sin).to(q.dtype), half(k.float(), cos, sin).to(k.dtype)
 
 
-@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, partial=True)")
+@ref(
+    "rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, partial=True)",
+    kernel="LAYOUT=HALF ROUND=EACH PARTIAL=YES GIVEN=NO",
+)
 def half_both_partial(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     width = cos.shape[-1]
@@ -88,25 +114,37 @@ def half_both_partial(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const
     )
 
 
-@ref("rope(q, k, cos, sin, layout='half_width', unsqueeze_dim=dim)")
+@ref(
+    "rope(q, k, cos, sin, layout='half_width', unsqueeze_dim=dim)",
+    kernel="LAYOUT=HALF_WIDTH ROUND=EACH PARTIAL=NO GIVEN=NO",
+)
 def half_width_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half_width(q, cos, sin), half_width(k, cos, sin)
 
 
-@ref("rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim)")
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim)",
+    kernel="LAYOUT=PAIRS ROUND=EACH PARTIAL=NO GIVEN=NO",
+)
 def pairs_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return pairs(q, cos, sin), pairs(k, cos, sin)
 
 
-@ref("rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, cast='float32')")
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, cast='float32')",
+    kernel="LAYOUT=PAIRS ROUND=FLOAT32 PARTIAL=NO GIVEN=NO",
+)
 def pairs_both_float32(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return pairs(q.float(), cos, sin).to(q.dtype), pairs(k.float(), cos, sin).to(k.dtype)
 
 
-@ref("rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, partial=True)")
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, partial=True)",
+    kernel="LAYOUT=PAIRS_REPEAT ROUND=EACH PARTIAL=YES GIVEN=NO",
+)
 def pairs_both_partial(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     """cos and sin come as two equal halves (GLM): each angle is taken once and repeated for its pair."""
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
@@ -119,20 +157,29 @@ def pairs_both_partial(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Cons
     )
 
 
-@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='float32_as_q')")
+@ref(
+    "rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='float32_as_q')",
+    kernel="LAYOUT=HALF ROUND=FLOAT32_AS_Q PARTIAL=NO GIVEN=NO",
+)
 def half_both_float32_as_q(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     """k is cast back to q's dtype, as ESM and ModernBERT do."""
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half(q.float(), cos, sin).to(q.dtype), half(k.float(), cos, sin).to(q.dtype)
 
 
-@ref("rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='all_float32_as_q')")
+@ref(
+    "rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='all_float32_as_q')",
+    kernel="LAYOUT=HALF ROUND=FLOAT32_AS_Q PARTIAL=NO GIVEN=NO",
+)
 def half_both_all_float32_as_q(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim).float(), sin.unsqueeze(dim).float()
     return half(q.float(), cos, sin).to(q.dtype), half(k.float(), cos, sin).to(q.dtype)
 
 
-@ref("rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, cast='float32_as_q')")
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, cast='float32_as_q')",
+    kernel="LAYOUT=PAIRS ROUND=FLOAT32_AS_Q PARTIAL=NO GIVEN=NO",
+)
 def pairs_both_float32_as_q(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return pairs(q.float(), cos, sin).to(q.dtype), pairs(k.float(), cos, sin).to(q.dtype)
@@ -143,13 +190,19 @@ def repeat_first_half(x):
     return x[..., : x.shape[-1] // 2].repeat_interleave(2, dim=-1)
 
 
-@ref("rope(q, k, cos, sin, layout='interleaved_repeat', unsqueeze_dim=dim)")
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved_repeat', unsqueeze_dim=dim)",
+    kernel="LAYOUT=PAIRS_REPEAT ROUND=EACH PARTIAL=NO GIVEN=NO",
+)
 def pairs_both_repeat(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = repeat_first_half(cos.unsqueeze(dim)), repeat_first_half(sin.unsqueeze(dim))
     return pairs(q, cos, sin), pairs(k, cos, sin)
 
 
-@ref("rope(q, k, cos, sin, layout='interleaved_repeat', unsqueeze_dim=dim, cast='float32_as_q')")
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved_repeat', unsqueeze_dim=dim, cast='float32_as_q')",
+    kernel="LAYOUT=PAIRS_REPEAT ROUND=FLOAT32_AS_Q PARTIAL=NO GIVEN=NO",
+)
 def pairs_both_repeat_float32(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = repeat_first_half(cos.unsqueeze(dim)), repeat_first_half(sin.unsqueeze(dim))
     return (
@@ -164,7 +217,10 @@ def pairs_to_half(x, cos, sin):
     return torch.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], dim=-1)
 
 
-@ref("rope(q, k, cos, sin, layout='interleaved_to_half', unsqueeze_dim=dim)")
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved_to_half', unsqueeze_dim=dim)",
+    kernel="LAYOUT=PAIRS_TO_HALF ROUND=EACH PARTIAL=NO GIVEN=NO",
+)
 def pairs_to_half_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos = cos[..., : cos.shape[-1] // 2].unsqueeze(dim)
     sin = sin[..., : sin.shape[-1] // 2].unsqueeze(dim)
@@ -177,7 +233,10 @@ def regroup(x):
     return x.view(b, h, s, d // 2, 2).transpose(4, 3).reshape(b, h, s, d)
 
 
-@ref("rope(q, k, cos, sin, layout='regrouped', unsqueeze_dim=dim)")
+@ref(
+    "rope(q, k, cos, sin, layout='regrouped', unsqueeze_dim=dim)",
+    kernel="LAYOUT=REGROUPED ROUND=EACH PARTIAL=NO GIVEN=NO",
+)
 def regrouped_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half(regroup(q), cos, sin), half(regroup(k), cos, sin)

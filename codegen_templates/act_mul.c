@@ -1,0 +1,208 @@
+// act(gate) * up.
+//
+// Layout. TWO_INPUTS: in[0] = gate, in[1] = up, of one shape [..., I]. GATE_UP, UP_GATE: in[0] =
+// [..., 2 I] holds one beside the other, in that order; number[0] is the axis, which must be the
+// last. INTERLEAVED: in[0] = [..., 2 I] holds them in turns. out[0] = [..., I], dense, in the order
+// of the gate's strides. Every input f32 or bf16, the result in the dtype that torch promotes to.
+// Bytes moved: each input read once, the result written once; nothing stays in between.
+// Split: where all three arrays run through memory alike, over pieces of all elements; else over
+// pieces of rows.
+// Rounding: the activation to the gate's dtype (act.h: after each of torch's operations), the
+// product to the result's.
+#include "codegen_templates/act.h"
+#include "codegen_templates/norm.h"
+
+#define LAYOUTS(X) X(TWO_INPUTS) X(GATE_UP) X(UP_GATE) X(INTERLEAVED)
+#define VALUES(X) TFR_ACT_VALUES(X) LAYOUTS(X)
+enum { VALUES(TFR_VALUE_ENUM) };
+
+#ifndef ACT
+#define ACT (c->option[0])
+#endif
+#ifndef LAYOUT
+#define LAYOUT (c->option[1])
+#endif
+#ifdef GATE_UP_DTYPE
+#define GATE_DTYPE GATE_UP_DTYPE
+#define UP_DTYPE GATE_UP_DTYPE
+#elif defined UP_GATE_DTYPE
+#define GATE_DTYPE UP_GATE_DTYPE
+#define UP_DTYPE UP_GATE_DTYPE
+#elif !defined GATE_DTYPE
+#define GATE_DTYPE (c->in[0].dtype)
+#define UP_DTYPE (c->in[LAYOUT == TWO_INPUTS].dtype)
+#endif
+
+// Elements in one piece of work, and in one step through interleaved rows (a multiple of 16).
+enum { PIECE = 4096, STEP = 512, GRAIN = 8 * PIECE };
+
+// The gate and the up half of the call's inputs.
+static void halves(const tfr_call *c, tfr_array *gate, tfr_array *up) {
+    *gate = c->in[0];
+    *up = c->in[LAYOUT == TWO_INPUTS];
+    if (LAYOUT == TWO_INPUTS)
+        return;
+    int last = gate->ndim - 1;
+    int64_t width = gate->size[last] / 2, other = LAYOUT == INTERLEAVED ? 1 : width;
+    char *data = gate->data;
+    char *behind = data ? data + other * tfr_size_of(gate->dtype) : data;
+    gate->size[last] = up->size[last] = width;
+    if (LAYOUT == INTERLEAVED)
+        gate->stride[last] = up->stride[last] = 2;
+    gate->data = LAYOUT == UP_GATE ? behind : data;
+    up->data = LAYOUT == UP_GATE ? data : behind;
+}
+
+// Whether element i of all three arrays lies i elements behind their first.
+static int is_flat(const tfr_array *gate, const tfr_array *up, const tfr_array *out) {
+    int flat = tfr_is_dense(out); // which it is unless a size is 0
+    for (int i = 0; i < out->ndim; i++)
+        flat &= out->size[i] == 1 ||
+                (gate->stride[i] == out->stride[i] && up->stride[i] == out->stride[i]);
+    return flat;
+}
+
+// How the work is cut: `rows` runs of `width` elements, each in pieces of PIECE.
+static void shape_of(const tfr_array *gate, const tfr_array *up, const tfr_array *out,
+                     int64_t *rows, int64_t *width) {
+    *rows = tfr_rows(out);
+    *width = tfr_last(out);
+    if (is_flat(gate, up, out)) {
+        *width *= *rows;
+        *rows = 1;
+    }
+}
+
+static int64_t pieces_of(int64_t width) { return (width + PIECE - 1) / PIECE; }
+
+static int tfr_plan(tfr_call *c) {
+    tfr_array gate, up;
+    const tfr_array *in = &c->in[0];
+    int64_t rows, width;
+    if (in->ndim == 0)
+        return tfr_refuse(c, "act_mul: a tensor without dimensions");
+    if (LAYOUT != TWO_INPUTS && tfr_last(in) % 2)
+        return tfr_refuse(c, "act_mul: the packed width is odd");
+    if ((LAYOUT == GATE_UP || LAYOUT == UP_GATE) && c->number[0] != -1 &&
+        c->number[0] != in->ndim - 1)
+        return tfr_refuse(c, "act_mul: the halves lie along another axis than the last");
+    halves(c, &gate, &up);
+    if (gate.ndim != up.ndim)
+        return tfr_refuse(c, "act_mul: gate and up differ in shape");
+    for (int i = 0; i < gate.ndim; i++)
+        if (gate.size[i] != up.size[i])
+            return tfr_refuse(c, "act_mul: gate and up differ in shape");
+
+    tfr_array acted; // what torch would have between the two operations
+    const tfr_array *of[] = {ACT == IDENTITY ? &gate : &acted, &up};
+    tfr_out_like(&acted, &gate, gate.dtype);
+    tfr_out_of(&c->out[0], of, 2);
+    shape_of(&gate, &up, &c->out[0], &rows, &width);
+    c->units = rows * pieces_of(width);
+    c->grain = width >= PIECE ? GRAIN / PIECE : GRAIN / (width ? width : 1);
+    return 0;
+}
+
+TFR_INLINE void span(const void *gate, const void *up, void *out, int64_t n, int act,
+                     int gate_dtype, int up_dtype) {
+    int to = tfr_promote(gate_dtype, up_dtype);
+    for (int64_t i = 0; to == TFR_F32 && i < n; i += 8) {
+        tfr_v8 acted = tfr_act(tfr_load(gate, i, gate_dtype), act, gate_dtype);
+        tfr_store(out, i, acted * tfr_load(up, i, up_dtype), to);
+    }
+    for (int64_t i = 0; to == TFR_BF16 && i < n; i += 16) {
+        tfr_v8 g[2], u[2];
+        tfr_load_pair(gate, i, &g[0], &g[1]);
+        tfr_load_pair(up, i, &u[0], &u[1]);
+        tfr_store_pair(out, i, tfr_bf16_upper_own(tfr_act(g[0], act, to) * u[0]),
+                       tfr_bf16_upper_own(tfr_act(g[1], act, to) * u[1]));
+    }
+}
+
+// n elements, a multiple of 16, that lie one behind another in each array. One loop for each
+// activation and pair of dtypes; with macros only one of them is compiled.
+static void multiply(const void *gate, const void *up, void *out, int64_t n, int act,
+                     int gate_dtype, int up_dtype) {
+#define DTYPES(name, g, u)                                                                         \
+    if (gate_dtype == (g) && up_dtype == (u)) {                                                    \
+        span(gate, up, out, n, name, g, u);                                                        \
+        return;                                                                                    \
+    }
+#define CASE(name)                                                                                 \
+    case name:                                                                                     \
+        DTYPES(name, TFR_F32, TFR_F32)                                                             \
+        DTYPES(name, TFR_BF16, TFR_BF16)                                                           \
+        DTYPES(name, TFR_F32, TFR_BF16)                                                            \
+        DTYPES(name, TFR_BF16, TFR_F32)                                                            \
+        break;
+    switch (act) { TFR_ACT_VALUES(CASE) }
+}
+
+// Takes every other element of 2 n: from 0 on into `even`, from 1 on into `odd`.
+static void part(const void *packed, int64_t n, void *even, void *odd, int dtype) {
+    if (dtype == TFR_BF16) {
+        const uint16_t *from = packed;
+        uint16_t *a = even, *b = odd;
+        for (int64_t i = 0; i < n; i++) {
+            a[i] = from[2 * i];
+            b[i] = from[2 * i + 1];
+        }
+        return;
+    }
+    const uint32_t *from = packed;
+    uint32_t *a = even, *b = odd;
+    for (int64_t i = 0; i < n; i++) {
+        a[i] = from[2 * i];
+        b[i] = from[2 * i + 1];
+    }
+}
+
+static const char *at(const tfr_array *a, int64_t elements) {
+    return (const char *)a->data + elements * tfr_size_of(a->dtype);
+}
+
+// Any n. The last few elements go through buffers of 16, so that there is no second copy of the
+// loops.
+static void multiply_all(const char *gate, const char *up, char *out, int64_t n, int act,
+                         int gate_dtype, int up_dtype) {
+    int64_t whole = n & ~INT64_C(15), rest = n - whole;
+    float g[16] = {0}, u[16] = {0}, o[16]; // of either dtype
+    multiply(gate, up, out, whole, act, gate_dtype, up_dtype);
+    if (rest == 0)
+        return;
+    int64_t gate_size = tfr_size_of(gate_dtype), up_size = tfr_size_of(up_dtype);
+    int64_t out_size = tfr_size_of(tfr_promote(gate_dtype, up_dtype));
+    memcpy(g, gate + whole * gate_size, (size_t)(rest * gate_size));
+    memcpy(u, up + whole * up_size, (size_t)(rest * up_size));
+    multiply(g, u, o, 16, act, gate_dtype, up_dtype);
+    memcpy(out + whole * out_size, o, (size_t)(rest * out_size));
+}
+
+static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch) {
+    tfr_array gate, up;
+    int64_t rows, width;
+    (void)scratch;
+    halves(c, &gate, &up);
+    shape_of(&gate, &up, &c->out[0], &rows, &width);
+    const int64_t pieces = pieces_of(width), size = tfr_size_of(GATE_DTYPE);
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t row = unit / pieces, from = (unit - row * pieces) * PIECE;
+        int64_t n = width - from < PIECE ? width - from : PIECE;
+        const char *g = at(&gate, rows == 1 ? 0 : tfr_row(&gate, row));
+        const char *u = at(&up, rows == 1 ? 0 : tfr_row(&up, row));
+        char *o = (char *)at(&c->out[0], (rows == 1 ? 0 : tfr_row(&c->out[0], row)) + from);
+        if (LAYOUT != INTERLEAVED) {
+            multiply_all(g + from * size, u + from * tfr_size_of(UP_DTYPE), o, n, ACT, GATE_DTYPE,
+                         UP_DTYPE);
+            continue;
+        }
+        for (int64_t i = 0; i < n; i += STEP) {
+            char gates[4 * STEP], ups[4 * STEP];
+            int64_t m = n - i < STEP ? n - i : STEP;
+            part(g + 2 * (from + i) * size, m, gates, ups, GATE_DTYPE);
+            multiply_all(gates, ups, o + i * size, m, ACT, GATE_DTYPE, GATE_DTYPE);
+        }
+    }
+}
+
+TFR_KERNEL("ACT LAYOUT", VALUES)

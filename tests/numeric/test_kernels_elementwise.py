@@ -1,0 +1,338 @@
+"""The kernels of rms_norm, add_rms_norm and act_mul against the reference functions of their rules.
+
+Norms get values whose sums of squares are exact in any order, so they must agree to the bit; one
+test more takes others and holds the sum itself against float64. Activations are held to the bit in
+bfloat16, every value of it, where torch is right itself, and against float64 in float32.
+"""
+
+import itertools
+
+import harness
+import modes
+import pytest
+import torch
+from tfrewrite import activations, kernels, rules
+
+pytestmark = pytest.mark.kernels
+OPS = rules.load()
+F32, BF16 = torch.float32, torch.bfloat16
+INF, NAN = float("inf"), float("nan")
+PAIRS = list(itertools.product((F32, BF16), repeat=2))
+NORMS = [(i, v) for i, v in enumerate(OPS["rms_norm"].variants) if v.kernel is not None]
+NORM_IDS = [v.name for _, v in NORMS]
+ACTS = list(enumerate(activations.ACTS))
+PACKED = ["packed_gate_first", "packed_up_first", "packed_interleaved"]
+FUNCTIONS = {"gelu_tanh_function": "GELU_TANH", "squared_relu_function": "RELU2"}
+
+# A norm is compiled for one width at a time; the generic build shows the others at no cost.
+GENERIC = modes.kernel_path() == "generic"
+WIDTHS = [1, 7, 8, 9, 16, 31, 127, 128, 1000, 2049] if GENERIC else [9, 128]
+
+
+def both(op, variant, *arguments):
+    """What the kernel and the reference give, as tuples; the kernel must have run."""
+    kernels.install(OPS)
+    kernel = kernels.get(op, variant)
+    assert kernel is not None, f"{op}.{variant} is not registered"
+    got = kernel(*arguments)
+    assert kernels.last_path() == modes.kernel_path()
+    want = kernels.reference(OPS[op], variant)(*arguments)
+    return [r if isinstance(r, tuple) else (r,) for r in (got, want)]
+
+
+def assert_same_kind(got, want):
+    assert got.dtype == want.dtype and got.shape == want.shape
+    assert got.stride() == want.stride(), f"of {tuple(got.shape)}"
+    assert torch.equal(got.isnan(), want.isnan())
+
+
+def differ(got, want):
+    """Where the bits are others; a NaN may have any."""
+    kind = torch.int32 if want.dtype == F32 else torch.int16
+    unlike = got.contiguous().view(kind) != want.contiguous().view(kind)
+    return unlike & ~(got.isnan() & want.isnan())
+
+
+def assert_bits(got, want):
+    assert_same_kind(got, want)
+    off = int(differ(got, want).sum())
+    assert not off, f"{off} of {want.numel()} elements differ"
+
+
+def ulps(got, want):
+    """How many bfloat16 values lie between the two."""
+    return (harness.ordered_bits(got) - harness.ordered_bits(want)).abs()
+
+
+def values(shape, dtype, seed, scale=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(shape, generator=generator) * scale).to(dtype)
+
+
+def exact(shape, dtype, seed):
+    """Small multiples of a power of 2: their squares have the same f32 sum in every order."""
+    generator = torch.Generator().manual_seed(seed)
+    most = 32 if shape[-1] <= 4096 else 2
+    return (torch.randint(-most, most + 1, shape, generator=generator) / 8).to(dtype)
+
+
+def norm_arguments(variant, x, weight, eps=1e-6):
+    return (x, weight, eps) if "weight" in variant.parameters else (x, eps)
+
+
+# ------------------------------------------------------------------ rms_norm
+@pytest.mark.parametrize("x_dtype, weight_dtype", PAIRS)
+@pytest.mark.parametrize("number, variant", NORMS, ids=NORM_IDS)
+def test_norm_widths(number, variant, x_dtype, weight_dtype):
+    for width in WIDTHS:
+        x, weight = exact((5, width), x_dtype, 1), values((width,), weight_dtype, 2)
+        (got,), (want,) = both("rms_norm", variant.name, *norm_arguments(variant, x, weight))
+        assert_bits(got, want)
+
+
+@pytest.mark.parametrize("x_dtype, weight_dtype", PAIRS)
+@pytest.mark.parametrize("number, variant", NORMS, ids=NORM_IDS)
+def test_add_norm_widths(number, variant, x_dtype, weight_dtype):
+    residuals = (F32, BF16) if GENERIC or variant is NORMS[0][1] else (x_dtype,)
+    for width, residual_dtype in itertools.product(WIDTHS if GENERIC else [9], residuals):
+        x, residual = exact((5, width), x_dtype, 1), exact((5, width), residual_dtype, 3)
+        weight = values((width,), weight_dtype, 2) if "weight" in variant.parameters else None
+        arguments = (x, residual, weight, 1e-6, number)
+        got, want = both("add_rms_norm", "add_then_norm", *arguments)
+        for a, b in zip(got, want, strict=True):
+            assert_bits(a, b)
+
+
+def arrangements(width, dtype, make=exact):
+    """Rows that lie in memory in every way that leaves the last dimension the innermost."""
+    yield make((0, width), dtype, 1)  # no rows
+    yield make((4, 0, width), dtype, 1)  # no rows, 3-D
+    yield make((width,), dtype, 1)  # one dimension
+    yield make((1, 1, width), dtype, 1)  # one row
+    yield make((2, 3, 5, width), dtype, 1)  # 4-D
+    yield make((2, 3, 5, width), dtype, 1).transpose(1, 2)  # transposed heads
+    yield make((10, width), dtype, 1)[::2]  # every other row
+    yield make((6, width + 3), dtype, 1)[:, 2 : width + 2]  # part of the columns
+    yield make((1, 3, width), dtype, 1).expand(4, 3, width)  # repeated rows
+    yield make((5, 3, width), dtype, 1).permute(1, 0, 2)  # batch last
+    yield make((4, 3, width), dtype, 1)[1:2, :, :]  # size 1 with a strange stride
+    yield make((6, 2 * width), dtype, 1)[:, ::2]  # columns apart
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+def test_norm_arrangements(dtype):
+    width = 128
+    weight = values((width,), dtype, 2)
+    for x in arrangements(width, dtype):
+        (got,), (want,) = both("rms_norm", "cast_then_weight", x, weight, 1e-5)
+        assert_bits(got, want)
+        for residual in arrangements(width, dtype):
+            if residual.shape == x.shape:
+                arguments = (x, residual, weight, 1e-5, 0)
+                for a, b in zip(*both("add_rms_norm", "add_then_norm", *arguments), strict=True):
+                    assert_bits(a, b)
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+@pytest.mark.parametrize("op", ("rms_norm", "add_rms_norm"))
+def test_norm_special_rows(op, dtype):
+    rows = torch.zeros(12, 128)
+    rows[1, 3] = NAN
+    rows[2, 5] = INF
+    rows[3, 5], rows[3, 100] = -INF, INF
+    rows[4] = 3e38  # the squares overflow
+    rows[5] = 1e-30  # and underflow
+    rows[6] = torch.arange(128) * 2.0**-140  # denormals
+    rows[7] = torch.tensor([-0.0, 0.0]).repeat(64)
+    rows[8:] = 1.0
+    rows[9, 127] = NAN
+    rows = rows.to(dtype)
+    for weight_at_0, eps in itertools.product((1.0, 0.0, INF, NAN), (1e-6, 0.0)):
+        weight = torch.ones(128, dtype=dtype)
+        weight[0] = weight_at_0
+        for number, variant in NORMS:
+            if op == "rms_norm":
+                arguments, name = norm_arguments(variant, rows, weight, eps), variant.name
+            else:
+                given = weight if "weight" in variant.parameters else None
+                arguments = (rows, torch.zeros_like(rows), given, eps, number)
+                name = "add_then_norm"
+            for got, want in zip(*both(op, name, *arguments), strict=True):
+                assert_bits(got, want)
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+def test_huge_norm(dtype):
+    width = 262144
+    x, weight = exact((2, width), dtype, 1), values((width,), dtype, 2)
+    (got,), (want,) = both("rms_norm", "weight_then_cast", x, weight, 1e-6)
+    assert_bits(got, want)
+    arguments = (x, torch.zeros_like(x), weight, 1e-6, 0)
+    for a, b in zip(*both("add_rms_norm", "add_then_norm", *arguments), strict=True):
+        assert_bits(a, b)
+
+
+@pytest.mark.parametrize("width", [128, 262144])
+def test_norm_of_any_values(width, figures):
+    """The sum keeps within 3e-7 of the exact one however long the row, and torch's within 1e-6."""
+    x, ones = values((9 if width < 1000 else 3, width), F32, 1, 3.0), torch.ones(width)
+    right = x.double() * torch.rsqrt(x.double().pow(2).mean(-1, keepdim=True) + 1e-6)
+    residual = torch.zeros_like(x)
+    results = [
+        both("rms_norm", "cast_then_weight", x, ones, 1e-6),
+        both("add_rms_norm", "add_then_norm", x, residual, ones, 1e-6, 0),
+    ]
+    for got, want in results:
+        assert_same_kind(got[0], want[0])
+        assert figures("norm, f32", float(((got[0] - right) / right).abs().max())) < 3e-7
+        assert float(((got[0] - want[0]) / right).abs().max()) < 1e-6
+    for x_dtype, weight_dtype in PAIRS[1:]:
+        x = values((200 if width < 1000 else 3, width), x_dtype, 4)
+        weight = values((width,), weight_dtype, 5)
+        for _, variant in NORMS if GENERIC and width < 1000 else NORMS[:2]:
+            (got,), (want,) = both("rms_norm", variant.name, *norm_arguments(variant, x, weight))
+            off = ulps(got, want) if want.dtype == BF16 else (got - want).abs() > 1e-6 * want.abs()
+            assert_same_kind(got, want)
+            assert figures("norm, bf16 share off", float((off > 0).float().mean())) <= 1e-3
+            assert int(off.max()) <= (2 if variant.name.startswith("cast") else 1)
+
+
+def test_norm_refuses():
+    kernels.install(OPS)
+    norm, add = torch.ops.tfr.rms_norm.cast_then_weight, torch.ops.tfr.add_rms_norm.add_then_norm
+    x = values((3, 8), F32, 1)
+    for arguments in ((x, values((7,), F32, 1), 1e-6), (x, values((1, 8), F32, 1), 1e-6)):
+        with pytest.raises(RuntimeError, match="weight"):
+            norm(*arguments)
+    with pytest.raises(RuntimeError, match="shape"):
+        add(x, values((1, 8), F32, 1), torch.ones(8), 1e-6, 0)
+    with pytest.raises(RuntimeError, match="weight"):
+        add(x, x, None, 1e-6, 0)
+
+
+# ------------------------------------------------------------------ act_mul
+def act_arguments(variant, act, gate, up, dim=-1):
+    if variant == "two_inputs":
+        return (act, gate, up)
+    if variant in FUNCTIONS:
+        return (gate, up)
+    if variant == "packed_interleaved":
+        return (act, torch.stack((gate, up), -1).flatten(-2))
+    halves = (gate, up) if variant == "packed_gate_first" else (up, gate)
+    return (act, torch.cat(halves, -1), dim)
+
+
+def assert_product(got, want, gate, up, act):
+    """`want` is torch's. Where 1 + erf or 1 + tanh cancels, the last bits of that decide: then the
+    error counts against the gate."""
+    assert_same_kind(got, want)
+    finite = want.isfinite()
+    assert torch.equal(got[~finite].nan_to_num(7), want[~finite].nan_to_num(7))
+    size = (gate.double() * up.double()).abs() if "GELU" in act else want.double().abs()
+    error = (got.double() - want.double()).abs()
+    if gate.dtype == want.dtype == F32:
+        slack = 1e-6 * size + 3e-45
+    else:
+        slack = 2.0**-22 * size + 1.01 * 2.0**-7 * want.double().abs() + 1e-40
+    assert (error[finite] <= slack[finite]).all(), float((error / slack)[finite].max())
+
+
+@pytest.mark.parametrize("number, act", ACTS, ids=activations.ACTS)
+def test_every_bfloat16(number, act):
+    """Against torch to the bit. Its gelu is off by itself: its erf has an error of 1e-7."""
+    x = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(BF16)
+    (got,), (want,) = both("act_mul", "two_inputs", number, x, torch.ones_like(x))
+    assert_product(got, want, x, torch.ones_like(x), act)
+    off = differ(got, want)
+    assert int(off.sum()) <= 64  # of 65536; none but 3 of gelu with torch 2.13 on AVX2
+    right = activations.function(number)(x[off].double())
+    if act != "NEW_GELU":  # whose roundings in between float64 does not have
+        assert ((got[off] - right).abs() <= (want[off] - right).abs() * 1.0001).all()
+
+
+@pytest.mark.parametrize("number, act", ACTS, ids=activations.ACTS)
+def test_float32(number, act, figures):
+    """Against float64, and torch: the whole range of exponents, and the one that matters."""
+    wide = torch.arange(0, 1 << 32, 65521, dtype=torch.int64).to(torch.int32).view(F32)
+    x = torch.cat((wide, values((20000,), F32, 1, 4.0)))
+    up = torch.ones_like(x)
+    (got,), (want,) = both("act_mul", "two_inputs", number, x, up)
+    assert_product(got, want, x, up, act)
+    right = activations.function(number)(x.double())
+    sure = right.isfinite() & (right.abs() < 3e38) & (right.abs() > 1e-36) & (x.abs() < 1e12)
+    size = x.double().abs() if "GELU" in act else right.abs()
+    error = float(((got - right).abs() / size)[sure].max())
+    assert figures(f"{act} against float64, f32", error) < 6e-7
+
+
+@pytest.mark.parametrize("gate_dtype, up_dtype", PAIRS)
+@pytest.mark.parametrize("number, act", ACTS, ids=activations.ACTS)
+def test_act_mul_dtypes(number, act, gate_dtype, up_dtype):
+    gate, up = values((3, 1000), gate_dtype, 1, 3.0), values((3, 1000), up_dtype, 2)
+    (got,), (want,) = both("act_mul", "two_inputs", number, gate, up)
+    assert_product(got, want, gate, up, act)
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+@pytest.mark.parametrize("variant", ["two_inputs", *PACKED, *FUNCTIONS])
+def test_act_mul_shapes(variant, dtype):
+    act = activations.ACTS.index(FUNCTIONS.get(variant, "SILU"))
+    widths = (0, 1, 7, 8, 9, 15, 16, 17, 127, 128, 1000)
+    shapes = [(5, w) for w in widths] + [(w,) for w in widths]
+    shapes += [(0, 9), (2, 0, 9), (1, 1, 9), (2, 3, 4, 9), (2, 3, 4, 513), (3, 4097), (1, 262144)]
+    for shape in shapes:
+        gate, up = values(shape, dtype, 1, 3.0), values(shape, dtype, 2)
+        arguments = act_arguments(variant, act, gate, up)
+        (got,), (want,) = both("act_mul", variant, *arguments)
+        assert_product(got, want, gate, up, activations.ACTS[act])
+        if variant in PACKED[:2]:
+            (again,), _ = both("act_mul", variant, *arguments[:2], len(shape) - 1)
+            assert_bits(again, got)
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+def test_act_mul_arrangements(dtype):
+    for gate, up in itertools.product(arrangements(24, dtype, values), repeat=2):
+        if gate.shape == up.shape:
+            for act in ("SILU", "IDENTITY"):
+                number = activations.ACTS.index(act)
+                (got,), (want,) = both("act_mul", "two_inputs", number, gate, up)
+                assert_product(got, want, gate, up, act)
+    for packed in arrangements(24, dtype, values):
+        for variant in PACKED:
+            last = () if variant == "packed_interleaved" else (-1,)
+            (got,), (want,) = both("act_mul", variant, 0, packed, *last)
+            gate = packed[..., ::2] if not last else packed.chunk(2, -1)[variant == PACKED[1]]
+            assert_product(got, want, gate, torch.full_like(gate, 8.0), "SILU")
+    halves = values((4, 6, 48), dtype, 1).chunk(2, -1)
+    (got,), (want,) = both("act_mul", "two_inputs", 0, *halves)
+    assert_product(got, want, *halves, "SILU")
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+@pytest.mark.parametrize("number, act", ACTS, ids=activations.ACTS)
+def test_act_mul_special_values(number, act, dtype):
+    special = torch.tensor([0, -0.0, 1, -1, INF, -INF, NAN, 1e-40, -1e-40, 1e30, -1e30, -88, -90])
+    gate, up = torch.cartesian_prod(special, special).to(dtype).unbind(-1)
+    (got,), (want,) = both("act_mul", "two_inputs", number, gate.contiguous(), up.contiguous())
+    assert_product(got, want, gate, up, act)
+    if act == "GELU" and dtype == F32:
+        return  # torch gives -0 or 0 for -90, by the length of the tensor
+    zero = want == 0
+    assert torch.equal(got[zero].signbit(), want[zero].signbit())
+
+
+def test_act_mul_refuses():
+    kernels.install(OPS)
+    op, x = torch.ops.tfr.act_mul, values((4, 9), F32, 1)
+    with pytest.raises(RuntimeError, match="odd"):
+        op.packed_interleaved(0, x)
+    with pytest.raises(RuntimeError, match="odd"):
+        op.packed_gate_first(0, x, -1)
+    with pytest.raises(RuntimeError, match="axis"):
+        op.packed_gate_first(0, values((4, 8), F32, 1), 0)
+    with pytest.raises(RuntimeError, match="shape"):
+        op.two_inputs(0, x, x[:1])
+    for number in (-1, len(activations.ACTS)):
+        with pytest.raises(RuntimeError, match="activation"):
+            op.two_inputs(number, x, x)
