@@ -27,6 +27,9 @@ typedef struct tfr_rule {
     tfr_flow *flow; // NULL for siblings
     bool siblings, host_only;
     bool has_fallback; // the rule file says what to compute with a replaced helper
+    tfr_str kernel;    // what its kernel is specialised for: "ORDER=CAST_WEIGHT"
+    bool has_kernel;   // kernel= is given, perhaps empty
+    uint32_t order;    // among the op's references, as they stand in the file
     tfr_str refusal;   // recognised but not supported: this is said; there is no `call` then
     uint32_t at_least;
     struct {

@@ -522,7 +522,7 @@ static size_t utf8_sequence(const unsigned char *p, size_t left) {
     return 0;
 }
 
-static void json_str(tfr_buf *out, tfr_str text) {
+void tfr_report_json_string(tfr_buf *out, tfr_str text) {
     tfr_buf_add(out, "\"", 1);
     for (size_t i = 0; i < text.len;) {
         unsigned char c = (unsigned char)text.data[i];
@@ -543,7 +543,7 @@ static void json_str(tfr_buf *out, tfr_str text) {
 
 static void json_field(tfr_buf *out, const char *name, tfr_str value) {
     tfr_buf_format(out, "\"%s\": ", name);
-    json_str(out, value);
+    tfr_report_json_string(out, value);
     tfr_buf_add_str(out, TFR_STR(", "));
 }
 
@@ -584,7 +584,7 @@ static void json_file(tfr_buf *out, const tfr_report *report) {
                    report->status == TFR_E_REFUSED ? TFR_STR("refused") : TFR_STR("io"));
         tfr_buf_format(out, "\"line\": %" PRIu32 ", \"column\": %" PRIu32 ", \"message\": ",
                        report->error->line, report->error->column);
-        json_str(out, tfr_str_from(report->error->message));
+        tfr_report_json_string(out, tfr_str_from(report->error->message));
         tfr_buf_add(out, "}", 1);
     }
     tfr_buf_add(out, "}", 1);

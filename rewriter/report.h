@@ -54,5 +54,7 @@ void tfr_report_error(tfr_buf *out, const tfr_error *err, tfr_status status, boo
 
 // The document of `--json` (docs/CLI.md): {"version": 1, "files": [...]}.
 void tfr_report_json(tfr_buf *out, const tfr_report *reports, size_t count);
+// One JSON string, quotes included; bytes that are no UTF-8 become U+FFFD.
+void tfr_report_json_string(tfr_buf *out, tfr_str text);
 
 #endif

@@ -232,6 +232,8 @@ static tfr_status read_reference(loader *l, uint32_t function, uint32_t decorato
         tfr_str text;
         if (key && tfr_tree_is(t, key, "target") && string_text(t, value, &text))
             rule->host_only = tfr_str_eq(text, TFR_STR("host"));
+        if (key && tfr_tree_is(t, key, "kernel") && !rule->has_kernel)
+            rule->has_kernel = string_text(t, value, &rule->kernel);
         if (key && tfr_tree_is(t, key, "fallback"))
             rule->has_fallback = true;
         if (key && tfr_tree_is(t, key, "at_least"))
@@ -248,6 +250,9 @@ static tfr_status read_reference(loader *l, uint32_t function, uint32_t decorato
     tfr_str op = tfr_names_text(&l->rules->names, rule->op);
     tfr_str name =
         tfr_names_text(&l->rules->names, l->module->scope->functions.items[function].name);
+    for (uint32_t i = 0; i < l->rules->rules.count; i++)
+        rule->order +=
+            l->rules->rules.items[i]->op == rule->op && !l->rules->rules.items[i]->refusal.len;
     rule->label = tfr_str_format(l->rules->arena, "%.*s/%.*s", (int)op.len, op.data, (int)name.len,
                                  name.data);
     insert_rule(l->rules, rule);
@@ -295,6 +300,14 @@ static tfr_status read_op(loader *l, bool builtin) {
         if (!what || !tfr_tree_is(t, what, "op"))
             continue;
         uint32_t schema = tfr_tree_first(t, tfr_tree_field(t, e, TFR_F_ARGUMENTS));
+        for (uint32_t a = tfr_tree_next(t, schema); a; a = tfr_tree_next(t, a)) {
+            uint32_t key = tfr_tree_field(t, a, TFR_F_NAME);
+            uint32_t value = tfr_tree_field(t, a, TFR_F_VALUE);
+            if (key && tfr_tree_is(t, key, "cpu"))
+                string_text(t, value, &info.cpu);
+            if (key && tfr_tree_is(t, key, "specialize"))
+                string_text(t, value, &info.specialize);
+        }
         if (!string_text(t, schema, &info.schema))
             return fail(l, e, "op(...) needs a plain string");
         const char *open = memchr(info.schema.data, '(', info.schema.len);
@@ -496,6 +509,21 @@ static void print_reference(tfr_buf *out, const tfr_rule *r) {
     tfr_buf_format(out, "\n%.*s\n", (int)text.len, text.data);
 }
 
+static void print_kernels(tfr_buf *out, const tfr_rules *rules, const tfr_op_info *info) {
+    uint32_t all = 0, with = 0;
+    for (uint32_t i = 0; i < rules->rules.count; i++) {
+        const tfr_rule *r = rules->rules.items[i];
+        bool own = r->op == info->name && !r->refusal.len;
+        all += own;
+        with += own && r->has_kernel && info->cpu.len;
+    }
+    if (!with)
+        tfr_buf_format(out, "kernels: none; the references run\n");
+    else
+        tfr_buf_format(out, "kernels: host: %.*s, float32 and bfloat16, for %u of %u references\n",
+                       (int)info->cpu.len, info->cpu.data, with, all);
+}
+
 tfr_status tfr_rules_print(tfr_buf *out, const tfr_rules *rules, const char *op, tfr_error *err) {
     bool found = false;
     for (uint32_t i = 0; i < rules->ops.count; i++) {
@@ -511,8 +539,8 @@ tfr_status tfr_rules_print(tfr_buf *out, const tfr_rules *rules, const char *op,
         }
         tfr_buf_format(out, "%.*s\n\n%.*s\n", (int)info->schema.len, info->schema.data,
                        (int)info->doc.len, info->doc.data);
-        tfr_buf_format(out, "rule file: %s\nkernels: none in this version; the reference runs\n",
-                       info->path);
+        tfr_buf_format(out, "rule file: %s\n", info->path);
+        print_kernels(out, rules, info);
         for (uint32_t r = 0; r < rules->rules.count; r++)
             if (rules->rules.items[r]->op == info->name)
                 print_reference(out, rules->rules.items[r]);

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfrewrite import ops, rules
     from tfrewrite.hook import TfrewriteWarning, disable, enable
-    from tfrewrite.model_report import ModelReport, prepare, report
+    from tfrewrite.model_report import ModelReport, report
+    from tfrewrite.packing import Packing, prepare, unpack
     from tfrewrite.program import Result, RewriteError, rewrite
 
 __all__ = [
     "ModelReport",
+    "Packing",
     "Result",
     "RewriteError",
     "TfrewriteWarning",
@@ -31,18 +33,21 @@ __all__ = [
     "report",
     "rewrite",
     "rules",
+    "unpack",
 ]
 
 _HOME = {
     "ModelReport": "model_report",
+    "Packing": "packing",
     "Result": "program",
     "RewriteError": "program",
     "TfrewriteWarning": "hook",
     "disable": "hook",
     "enable": "hook",
-    "prepare": "model_report",
+    "prepare": "packing",
     "report": "model_report",
     "rewrite": "program",
+    "unpack": "packing",
 }
 
 

@@ -19,7 +19,7 @@ def rewriting_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rules", metavar="DIR", action="append", help="rule files of your own")
     parser.add_argument("--only", metavar="OP,..", help="only these ops")
     parser.add_argument("--skip", metavar="OP,..", help="all ops but these")
-    parser.add_argument("--target", default="auto", choices=("auto", "host", "cuda"))
+    parser.add_argument("--target", choices=("auto", "host", "cuda"))
 
 
 def run(words: list[str]) -> int:

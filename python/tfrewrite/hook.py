@@ -301,17 +301,18 @@ def enable(
     rules: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     only: str | Iterable[str] | None = None,
     skip: str | Iterable[str] | None = None,
-    target: str = "auto",
+    target: str | None = None,
     dry_run: bool = False,
 ) -> None:
     """Rewrites modeling modules from now on, as they are imported. Call it before importing them.
 
-    rules: directories of rule files of your own. only, skip: op names. dry_run: do everything,
-    report it, and run the originals. The environment variable TFR_DISABLE=1 makes this do nothing.
+    rules: directories of rule files of your own. only, skip: op names. target: "auto", "host" or
+    "cuda"; without it "host" on a machine without a GPU, where single linears pay too, else "auto".
+    dry_run: do everything, report it, and run the originals. The environment variable TFR_DISABLE=1 makes this do nothing.
     Calling it again changes the options.
     """
     global _finder
-    options = Options.make(rules, only, skip, target)
+    options = Options.make(rules, only, skip, target or _target_here())
     if disabled():
         return
     if options.rules:
@@ -334,6 +335,16 @@ def enable(
         )
         for name in early:
             _keep(ModuleResult(name, "failed", "imported before tfrewrite.enable()"))
+
+
+def _target_here() -> str:
+    """Looks for a GPU's device files: asking torch would start CUDA, which a fork does not survive.
+
+    NVIDIA's driver, its passage from Windows, and AMD's.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+    found = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
+    return "auto" if found and visible else "host"
 
 
 def _went_through(module: ModuleType | None) -> bool:

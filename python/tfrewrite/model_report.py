@@ -1,29 +1,19 @@
 """What is fused in a model that is in memory: `report(model)`.
 
-The ops are read from the functions that are in force (their bytecode), so a replaced forward is
-seen and a rewritten file needs no hook; what was refused and why comes from the hook's results.
-Knows no single op.
+The ops are read from the functions that are in force (in_force.py); what was refused and why comes
+from the hook's results. Knows no single op.
 """
 
 from __future__ import annotations
 
-import dis
 import inspect
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
 from typing import Any
 
-from tfrewrite import hook, ops
-
-_HOOKS = {
-    "_forward_pre_hooks": "a forward pre-hook",
-    "_forward_hooks": "a forward hook",
-    "_backward_pre_hooks": "a backward pre-hook",
-    "_backward_hooks": "a backward hook",
-}
+from tfrewrite import hook, in_force, ops, packing
 
 
 @dataclass
@@ -48,6 +38,7 @@ class ModelReport:
     modules: list[hook.ModuleResult]  # what the hook did with the files the classes come from
     conditions: dict[str, list[str]]  # why a module is called as it is -> the modules' paths
     unwritten: list[str]  # modeling modules that run as they are, with the reason
+    packing: packing.Packing  # where the weights of merged projections lie
     calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # of ops.record()
 
     @property
@@ -70,6 +61,7 @@ class ModelReport:
             yield f"  {c.name} x{c.instances}: {_counts(c.ops)}"
         for name, found in self.functions.items():
             yield f"  {name}(): {_counts(found)}"
+        yield from self.packing.lines()
         for c in self.classes:
             for what in c.replaced:
                 yield f"  {c.name}.{what} was replaced: its ops do not run"
@@ -120,19 +112,13 @@ def report(model: Any, calls: Counter[tuple[str, str, str]] | None = None) -> Mo
         [hook.results[n] for n in names if n in hook.results],
         conditions,
         unwritten,
+        packing.state(model),
         Counter(calls or {}),
     )
     if not made.fused:
         why = "; ".join(unwritten) or "no modeling module was recognised"
         hook.warn(f"nothing is fused in {made.model}: {why}")
     return made
-
-
-def prepare(model: Any) -> ModelReport:
-    """Makes a model ready for its first call, and says how it will run. Its weights are left as
-    they are.
-    """
-    return report(model)
 
 
 # ------------------------------------------------------------------ classes
@@ -151,7 +137,7 @@ def _class_report(kind: type) -> ClassReport:
             if name in seen:
                 continue
             seen.add(name)
-            found = ops_in(value)
+            found = in_force.ops_in(value)
             made.ops.update(found)
             if known is None:
                 continue
@@ -170,46 +156,14 @@ def _class_report(kind: type) -> ClassReport:
     return made
 
 
-def ops_in(function: Any) -> Counter[str]:
-    """The op calls in a function's bytecode, decorators seen through: op -> how many."""
-    found: Counter[str] = Counter()
-    todo, seen = [function], set()
-    while todo:
-        value = todo.pop()
-        value = getattr(value, "__func__", value)  # a classmethod, staticmethod or bound method
-        if not isinstance(value, FunctionType) or id(value) in seen:
-            continue
-        seen.add(id(value))
-        if hasattr(value, "__wrapped__"):
-            todo.append(value.__wrapped__)
-            continue
-        aliases = {n for n, v in list(value.__globals__.items()) if v is ops}
-        if aliases:
-            found.update(_op_names(value.__code__, aliases))
-        for cell in value.__closure__ or ():
-            try:
-                todo.append(cell.cell_contents)
-            except ValueError:  # not filled yet
-                pass
-    return found
-
-
-def _op_names(code: CodeType, aliases: set[str]) -> Iterator[str]:
-    todo = [code]
-    while todo:
-        code = todo.pop()
-        todo += [c for c in code.co_consts if isinstance(c, CodeType)]
-        last = None
-        for instruction in dis.get_instructions(code):
-            if last in aliases and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-                yield instruction.argval
-            last = instruction.argval if instruction.opname == "LOAD_GLOBAL" else None
-
-
 def _functions_with_ops(name: str) -> Iterator[tuple[str, Counter[str]]]:
     module = sys.modules.get(name)
     for key, value in sorted(vars(module).items()) if module is not None else ():
-        if inspect.isfunction(value) and value.__module__ == name and (found := ops_in(value)):
+        if (
+            inspect.isfunction(value)
+            and value.__module__ == name
+            and (found := in_force.ops_in(value))
+        ):
             yield key, found
 
 
@@ -231,7 +185,7 @@ def _conditions(path: str, module: Any) -> Iterator[tuple[str, str]]:
         where = f"{path}.{name}" if path else name
         if "forward" in vars(child):
             yield where, "its forward was replaced on the instance"
-        for attribute, what in _HOOKS.items():
+        for attribute, what in in_force.HOOKS.items():
             if getattr(child, attribute, None):
                 yield where, what
         if "parametrizations" in getattr(child, "_modules", {}):

@@ -1,125 +1,45 @@
 """The ops that rewritten files call: `from tfrewrite import ops as tfr`, then `tfr.rms_norm(...)`.
 
 One function per op is written out from its rules: it looks at the number of arguments and at the
-literal keywords, and calls the reference that they select. Kernels come in at that same place,
-behind the same checks.
+literal keywords, which select a reference, and calls that reference's kernel where it has one and
+guards.py finds that the kernel computes the same, else the reference itself.
 
-What is called is what the user has installed at that moment. Modules are called as modules, so
-hooks, adapters, quantized and subclassed ones, parametrizations and a replaced `forward` keep
-working. A helper given as `via=` is called itself once somebody has put another function in its
-place, and always under torch.compile, where Dynamo looks through it and watches the name by itself.
+What is called is what the user has installed at that moment. Modules with hooks, adapters,
+quantized and subclassed ones, parametrizations and a replaced `forward` are called as modules. A
+helper given as `via=` is called itself once somebody has put another function in its place, and
+always under torch.compile, where Dynamo looks through it and watches the name by itself.
 
-Environment: TFR_OPS=ref (default), off (a helper is always called), or per op,
-`rope:off,act_mul:off`.
+Environment: TFR_OPS=auto (default), ref (no kernels), off (no kernels, and a helper is always
+called), or per op, `rope:off,act_mul:ref`. TFR_FORCE=op:reference is as TFR_OPS=op:ref.
 """
 
 from __future__ import annotations
 
-import builtins
-import dis
 import linecache
 import os
-import sys
 import threading
 from ast import Call, Constant, Name, NodeTransformer, keyword, parse, unparse
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 import torch
 
+from tfrewrite import activations as _activations
+from tfrewrite import guards as _guards
+from tfrewrite import kernels as _kernels
 from tfrewrite import rules as _rules
 
 _ABSENT = "\0absent"  # a string, so that comparing it with any literal is cheap and plain to Dynamo
 _compiling = torch.compiler.is_compiling
+_pristine, _ready, _ready_in_graph = _guards.pristine, _guards.ready, _guards.ready_in_graph
+_norm, _linears, _act_number = _guards.norm, _guards.linears, _activations.number
+_MAX_SIBLINGS = 8  # more modules than that in one call run one by one
 _lock = threading.RLock()
 _installed: dict[str, _rules.Op] = {}
 _recording: list[Counter[tuple[str, str, str]]] = []
-
-
-# ------------------------------------------------------------------ whose function is `via`?
-def _pristine(via: Any, passed: tuple[str, ...] = (), **keywords: Any) -> bool:
-    """Whether `via` is the function that the caller's own file defines under the name used there.
-
-    The caller is two frames up: the function that called the op. Replaced functions of every kind
-    have another file (a monkeypatch, an exec into the module), another type (a kernel object), or
-    another name (a swap within the file). A method is one of the caller's file that the caller
-    names. `keywords` are what the op was given; those that the source does not pass on itself
-    (`passed`) must still be the helper's defaults.
-    """
-    frame = sys._getframe(2)
-    code, names = frame.f_code, frame.f_globals
-    if type(via) is MethodType:
-        function = via.__func__
-        return (
-            _defined_in(function, names, code.co_filename)
-            and function.__name__ in code.co_names
-            and _helpers_pristine(function.__code__, names)
-        )
-    if not _defined_in(via, names, code.co_filename) or names.get(via.__name__) is not via:
-        return False
-    for name in _global_names(code):
-        if names.get(name) is via and name != via.__name__:
-            return False
-    own = via.__code__.co_varnames[: via.__code__.co_argcount + via.__code__.co_kwonlyargcount]
-    for name, value in keywords.items():
-        if name not in passed and name in own and not _leaves_to_default(via, name, value):
-            return False
-    return _helpers_pristine(via.__code__, names)
-
-
-def _defined_in(function: Any, names: dict[str, Any], filename: str) -> bool:
-    return (
-        type(function) is FunctionType
-        and function.__globals__ is names
-        and function.__code__.co_filename == filename
-        and function.__code__.co_name == function.__name__  # not another function's __code__
-    )
-
-
-def _helpers_pristine(code: CodeType, names: dict[str, Any]) -> bool:
-    """The same for what a helper calls: rotate_half may be replaced on its own."""
-    todo, seen = [code], {id(code)}
-    while todo:
-        for name in _global_names(todo.pop()):
-            value = names.get(name)
-            if not callable(value):  # a module or a constant
-                continue
-            if not _defined_in(value, names, code.co_filename) or value.__name__ != name:
-                return False
-            if id(value.__code__) not in seen:
-                seen.add(id(value.__code__))
-                todo.append(value.__code__)
-    return True
-
-
-# By id, since hashing a code object reads all of it. The object is kept, so its id stays its own.
-_names_of: dict[int, tuple[CodeType, tuple[str, ...]]] = {}
-
-
-def _global_names(code: CodeType) -> tuple[str, ...]:
-    """The module's names that a function reads, its lambdas and comprehensions included."""
-    known = _names_of.get(id(code))
-    if known is None:
-        todo, names = [code], set()
-        while todo:
-            inner = todo.pop()
-            loads = (i for i in dis.get_instructions(inner) if i.opname == "LOAD_GLOBAL")
-            names |= {i.argval for i in loads if not hasattr(builtins, i.argval)}
-            todo += [c for c in inner.co_consts if isinstance(c, CodeType)]
-        known = _names_of[id(code)] = (code, tuple(sorted(names)))
-    return known[1]
-
-
-def _leaves_to_default(via: FunctionType, name: str, value: Any) -> bool:
-    """Whether a call of `via` that does not give `name` means `value`."""
-    code, defaults = via.__code__, via.__defaults__ or ()
-    if name in (via.__kwdefaults__ or ()):
-        return via.__kwdefaults__[name] == value
-    position = code.co_varnames[: code.co_argcount].index(name) - code.co_argcount
-    return -position <= len(defaults) and defaults[position] == value
 
 
 def _of(passed: tuple[str, ...], **keywords: Any) -> dict[str, Any]:
@@ -172,9 +92,77 @@ def _branch(op: str, variant: _rules.Variant, how: str, note: bool) -> Iterator[
     if note:
         yield f"    _note({op!r}, {variant.name!r}, 'helper')"
     yield f"    return {fallback}"
+    if how == "auto":
+        yield from _kernel_branch(op, variant, note)
     if note:
         yield f"_note({op!r}, {variant.name!r}, 'reference')"
     yield f"return _{op}_{variant.name}({_passed(variant)})"
+
+
+def _kernel_branch(op: str, variant: _rules.Variant, note: bool) -> Iterator[str]:
+    """The lines that call the kernel of a reference, when there is one and it may run."""
+    if variant.at_least is not None:
+        sizes = range(variant.at_least, _MAX_SIBLINGS + 1)
+        if any(_kernels.get(op, f"m{n}") is None for n in sizes):
+            return
+        globals()[f"_kernel_{op}"] = {n: _kernels.get(op, f"m{n}") for n in sizes}
+        tests = ["(p := _linears(args[1:])) is not None", "_ready_in_graph(args[0], *p)"]
+        yield f"if count <= {_MAX_SIBLINGS + 1} and {' and '.join(tests)}:"
+        yield from _kernel_call(op, variant, f"_kernel_{op}[count - 1](args[0], *p)", note)
+        return
+    kernel = _kernels.get(op, variant.name)
+    if kernel is None:
+        return
+    globals()[f"_kernel_{op}_{variant.name}"] = kernel
+    tests, tensors, arguments = _kernel_arguments(variant)
+    ready = "_ready_in_graph" if _rules.Linear in variant.kinds.values() else "_ready"
+    tests.append(f"{ready}({', '.join(tensors)})")
+    yield f"if {' and '.join(tests)}:"
+    call = f"_kernel_{op}_{variant.name}({', '.join(arguments)})"
+    yield from _kernel_call(op, variant, call, note)
+
+
+def _kernel_call(op: str, variant: _rules.Variant, call: str, note: bool) -> Iterator[str]:
+    # What the kernel refuses (shapes it does not know) the reference computes, or explains.
+    yield "    if _compiling():"
+    yield f"        return {call}"
+    yield "    try:"
+    yield f"        result = {call}"
+    if note:
+        yield f"        _note({op!r}, {variant.name!r}, _kernels.last_path())"
+    yield "        return result"
+    yield "    except RuntimeError as error:"
+    yield f"        if not str(error).startswith('tfr::{op}.'):"
+    yield "            raise"
+
+
+def _kernel_arguments(variant: _rules.Variant) -> tuple[list[str], list[str], list[str]]:
+    """The conditions of a kernel call, the tensors in it, and its arguments (kernels.reference)."""
+    tests, tensors, arguments, norms = [], [], [], []
+    for name, kind in variant.kinds.items():
+        if kind is _rules.Norm:
+            tests.append(f"({name}_parts := _norm({name})) is not None")
+            tensors.append(f"{name}_parts[0]")
+            arguments.append(f"*{name}_parts")
+            norms.append(name)
+        elif kind is _rules.Act:
+            tests.append(f"({name}_number := _act_number({name})) is not None")
+            arguments.append(f"{name}_number")
+        elif kind is _rules.Linear:
+            tests.append(f"({name}_parts := _linears(({name},))) is not None")
+            tensors.append(f"*{name}_parts")
+            arguments.append(f"*{name}_parts")
+        elif kind is _rules.Scalar:
+            tests.append(f"type({name}) is float")
+            arguments.append(name)
+        elif kind is _rules.Const:
+            tests.append(f"type({name}) is int")
+            arguments.append(name)
+        else:
+            tensors.append(name)
+            arguments.append(name)
+    tests += [f"{norms[0]}_parts[2] == {other}_parts[2]" for other in norms[1:]]
+    return tests, tensors, arguments
 
 
 def _passed(variant: _rules.Variant) -> str:
@@ -241,14 +229,16 @@ def _write(op: _rules.Op, note: bool) -> FunctionType:
 def _mode(op: str) -> str:
     if os.environ.get("TFR_DISABLE", "") not in ("", "0"):
         return "off"
-    mode = "ref"
-    for part in filter(None, os.environ.get("TFR_OPS", "ref").split(",")):
+    mode = "auto"
+    for part in filter(None, os.environ.get("TFR_OPS", "auto").split(",")):
         name, _, how = part.rpartition(":")
-        if how not in ("ref", "off"):
-            raise ValueError(f"TFR_OPS={os.environ['TFR_OPS']!r}: {how!r} is neither ref nor off")
+        if how not in ("auto", "ref", "off"):
+            text = os.environ["TFR_OPS"]
+            raise ValueError(f"TFR_OPS={text!r}: {how!r} is neither auto, ref nor off")
         if name in ("", op):
             mode = how
-    return mode
+    forced = os.environ.get("TFR_FORCE", "").split(",")
+    return "ref" if f"{op}:reference" in forced and mode == "auto" else mode
 
 
 def install(ops: dict[str, _rules.Op]) -> None:
@@ -258,6 +248,8 @@ def install(ops: dict[str, _rules.Op]) -> None:
             if op.name in _own_names:
                 raise _rules.RuleError(f"{op.module}: tfrewrite.ops uses the name {op.name} itself")
         _installed.update(ops)
+        if any(op.cpu and _mode(op.name) == "auto" for op in ops.values()):
+            _kernels.install(ops)
         for op in ops.values():
             if op.variants:
                 globals()[op.name] = _write(op, note=bool(_recording))
@@ -289,7 +281,7 @@ def _note(op: str, variant: str, path: str) -> None:
 def record() -> Iterator[Counter[tuple[str, str, str]]]:
     """Counts calls outside compiled graphs as (op, variant, path).
 
-    The path is "reference" or "helper". The ops are replaced by counting ones while it is active,
+    The path is "reference", "helper", or the kernel's: "jit", "generic" or "torch". The ops are replaced by counting ones while it is active,
     so it costs nothing at other times.
     """
     counter: Counter[tuple[str, str, str]] = Counter()

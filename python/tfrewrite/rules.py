@@ -93,6 +93,12 @@ class Variant:
     fallback: str  # an expression over the parameters and `via`: the helper call this op stands for
     at_least: int | None = None  # siblings: how many modules at least; None: a plain call
     target: str = "auto"
+    kernel: str | None = None  # what its kernel is specialised for; None: it has no kernel
+
+    @property
+    def kinds(self) -> dict[str, type]:
+        """Each parameter's annotation, in order."""
+        return {name: self.function.__annotations__[name] for name in self.parameters}
 
 
 @dataclass
@@ -101,6 +107,12 @@ class Op:
     module: str  # of the rule file that has its schema
     schema: str = ""
     variants: list[Variant] = field(default_factory=list)
+    cpu: str | None = None  # the kernel template for the host
+
+    @property
+    def siblings(self) -> Variant | None:
+        """The reference for any number of modules, if the op has one."""
+        return next((v for v in self.variants if v.at_least is not None), None)
 
     @property
     def declared(self) -> set[str]:
@@ -128,8 +140,11 @@ _lock = (
 
 
 # ------------------------------------------------------------------ what rule files call
-def op(schema: str, **_more: Any) -> None:
-    """Names the op of this rule file: `name(Type arg, ..., *, type literal) -> Type`."""
+def op(schema: str, *, cpu: str | None = None, **_more: Any) -> None:
+    """Names the op of this rule file: `name(Type arg, ..., *, type literal) -> Type`.
+
+    `cpu` is the file of its kernel template; the C program reads that and `specialize` itself.
+    """
     match = re.match(r"\s*([A-Za-z_]\w*)\s*\(", schema)
     module = sys._getframe(1).f_globals.get("__name__", "?")
     if match is None:
@@ -137,23 +152,38 @@ def op(schema: str, **_more: Any) -> None:
     known = _ops.get(match[1])
     if known is not None and known.module != module:
         raise RuleError(f"{_file(module)}: op {match[1]} is already in {_file(known.module)}")
-    _ops[match[1]] = Op(match[1], module, schema)
+    _ops[match[1]] = Op(match[1], module, schema, cpu=cpu)
 
 
-def ref(call: str, *, target: str = "auto", fallback: str | None = None, **_more: Any):
+def ref(
+    call: str,
+    *,
+    target: str = "auto",
+    fallback: str | None = None,
+    kernel: str | None = None,
+    **_more: Any,
+):
     """Declares the decorated function as the reference behind the call text `call`.
 
     `fallback` is evaluated in place of the reference when the helper that the call was seen through
     has been replaced: an expression over the function's parameters and `via`, the helper. Without
     it the helper gets the call's positional arguments. Keywords of `call` that carry a parameter
-    (`dim=dim`) are added to the helper's call when its signature has them.
+    (`dim=dim`) are added to the helper's call when its signature has them. `kernel` gives the
+    options under which the op's template computes this function; without it there is no kernel.
     """
-    return _register(call, target=target, fallback=fallback)
+    return _register(call, target=target, fallback=fallback, kernel=kernel)
 
 
-def siblings(call: str, *, at_least: int = 2, target: str = "auto", **_more: Any):
+def siblings(
+    call: str,
+    *,
+    at_least: int = 2,
+    target: str = "auto",
+    kernel: str | None = None,
+    **_more: Any,
+):
     """As `ref`, for `op(x, *modules)`: any number of modules, at least `at_least`, on one value."""
-    return _register(call, target=target, at_least=at_least)
+    return _register(call, target=target, at_least=at_least, kernel=kernel)
 
 
 def refuse(reason: str, **_more: Any):
@@ -187,6 +217,7 @@ def _variant(
     target: str,
     fallback: str | None = None,
     at_least: int | None = None,
+    kernel: str | None = None,
 ) -> tuple[str, Variant]:
     def fail(what: str) -> RuleError:
         return RuleError(f"{where}: {call!r}: {what}")
@@ -253,6 +284,7 @@ def _variant(
         fallback,
         at_least,
         target,
+        kernel,
     )
 
 

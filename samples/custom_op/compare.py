@@ -1,4 +1,7 @@
-"""Rewrites model.py with the rule file beside it, runs both models, and compares them bit by bit.
+"""Rewrites model.py with the rule file beside it, runs both models, and compares them.
+
+Where the reference runs the bits are the same. The kernel's tanh is within 2 ulp of the right
+float, as torch's is, so there they may differ in the last place.
 
 python samples/custom_op/compare.py
 """
@@ -28,16 +31,18 @@ def main() -> int:
     print("ops of the rule files:", ", ".join(names))
 
     same = bool(result.fused)
-    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+    last_place = {torch.float32: 2**-21, torch.bfloat16: 2**-7, torch.float16: 0.0}
+    for dtype, bound in last_place.items():
         outputs = []
         for module in (load("before", original.read_text()), load("after", result.text)):
             torch.manual_seed(0)
             model = module.Model().to(dtype)
-            with torch.inference_mode():
-                outputs.append(model(torch.arange(48).view(2, 24) % 64))
-        equal = torch.equal(*outputs)
-        print(f"{str(dtype)[6:]:>8}: {'the same bits' if equal else 'OTHER BITS'}")
-        same = same and equal
+            with torch.inference_mode(), tfrewrite.ops.record() as calls:
+                outputs.append(model(torch.arange(48).view(2, 24) % 64).double())
+        paths = sorted({path for op, _, path in calls if op == "softcap"})
+        difference = (outputs[0] - outputs[1]).abs().max() / outputs[0].abs().max()
+        print(f"{str(dtype)[6:]:>8}: {', '.join(paths)}: off by {difference:.1e} of the largest")
+        same = same and difference <= (bound if paths != ["reference"] else 0.0)
     return 0 if same else 1
 
 

@@ -403,7 +403,10 @@ def test_report(script):
         assert "DemoMLP x2: demo_linears, demo_mul" in str(r), r
         assert "modeling_demo.rotate(): demo_rope" in str(r), r
         assert "DemoOdd.forward line 1: demo_mul: branch" in str(r), r
-        assert not r.conditions and str(tfrewrite.prepare(model)) == str(r)
+        assert not r.conditions
+        assert "DemoMLP x2: gate_proj, up_proj: not packed" in str(r), r
+        assert len(tfrewrite.prepare(model, pack=True).packed) == 2
+        assert "DemoMLP x2: gate_proj, up_proj: already packed" in str(tfrewrite.report(model))
         with tfrewrite.ops.record() as calls:
             model.a(torch.randn(2, 4))
         r = tfrewrite.report(model, calls)

@@ -14,6 +14,7 @@ from types import ModuleType
 
 import pytest
 import torch
+import transformers
 from conftest import ROOT
 
 SAMPLES = ROOT / "samples"
@@ -171,12 +172,85 @@ def test_custom_op_ran_and_is_equal(binary, softcap):
         }
 
 
-def test_custom_op_script(binary):
+@pytest.mark.parametrize(
+    ("environment", "path"),
+    [
+        ({"TFR_JIT": "sync"}, "jit"),
+        ({"TFR_JIT": "off"}, "reference"),
+        ({"TFR_CC": "/nowhere/cc"}, "reference"),
+        ({"TFR_OPS": "ref"}, "reference"),
+    ],
+    ids=["kernel", "jit off", "no compiler", "reference"],
+)
+def test_custom_op_script(binary, environment, path, tmp_path):
+    """The op's own kernel runs where it can, and the reference where it cannot."""
+    environment = {**os.environ, "TFR_CACHE_DIR": str(tmp_path), **environment}
     done = subprocess.run(
-        [sys.executable, CUSTOM / "compare.py"], capture_output=True, text=True, check=False
+        [sys.executable, CUSTOM / "compare.py"], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("the same bits") == 3
+    for dtype, expected in (("float32", path), ("bfloat16", path), ("float16", "reference")):
+        assert f"{dtype}: {expected}: off by " in done.stdout
+
+
+def test_custom_op_with_a_faulty_kernel(binary, tmp_path):
+    """A template that does not compile: one warning with the compiler's place, and the reference."""
+    folder = tmp_path / "custom_op"
+    shutil.copytree(CUSTOM, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    template = folder / "rules" / "softcap.c"
+    template.write_text(template.read_text().replace("tfr_tanh(", "tfr_tanhh(", 1))
+    environment = {**os.environ, "TFR_CACHE_DIR": str(tmp_path / "cache"), "TFR_JIT": "sync"}
+    done = subprocess.run(
+        [sys.executable, folder / "compare.py"], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "float32: reference: off by 0.0e+00" in done.stdout
+    assert done.stderr.count("KernelWarning") == 1 and "softcap.c:26" in done.stderr
+
+
+# ------------------------------------------------------------------ the C interface
+CONFIG = """{"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+"num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu", "rms_norm_eps": 1e-6,
+"vocab_size": 128, "num_hidden_layers": 2, "attention_bias": false}"""
+
+
+def c_api(binary, *arguments, **environment):
+    program = Path(binary).parent / "c_api"
+    return subprocess.run(
+        [program, *arguments], capture_output=True, text=True, env={**os.environ, **environment}
+    )
+
+
+def test_c_program(binary, tmp_path):
+    """Rewrites as the command does, compiles what the model needs, and runs a kernel."""
+    source = Path(transformers.__file__).parent / "models/qwen3/modeling_qwen3.py"
+    (tmp_path / "config.json").write_text(CONFIG)
+    done = c_api(binary, source, tmp_path / "config.json", TFR_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == command(binary, "--quiet", "--target", "host", source).stdout
+    for op in ("rms_norm.", "add_rms_norm.", "qk_norm_rope.", "act_mul.", "linears.", "linear."):
+        assert f"\n  {op}" in done.stderr, op
+    assert "the mean square of a normalised row is 1.00000" in done.stderr
+    assert "at run time" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "config", "environment", "message"),
+    [
+        ("def f(:\n", CONFIG, {}, "x.py:1:"),
+        ("x = 1\n", '{"hidden_size": }', {}, "config.json:1:"),
+        (None, CONFIG, {"TFR_CC": "/nowhere/cc"}, "there is no C compiler"),
+    ],
+    ids=["source", "config", "compiler"],
+)
+def test_c_program_says_what_is_wrong(binary, tmp_path, text, config, environment, message):
+    source = Path(transformers.__file__).parent / "models/qwen3/modeling_qwen3.py"
+    (tmp_path / "x.py").write_text(source.read_text() if text is None else text)
+    (tmp_path / "config.json").write_text(config)
+    files = (tmp_path / "x.py", tmp_path / "config.json")
+    done = c_api(binary, *files, TFR_CACHE_DIR=str(tmp_path / "cache"), **environment)
+    assert done.returncode == 3 and done.stdout == ""
+    assert message in done.stderr
 
 
 HOOKED = """

@@ -7,19 +7,19 @@ x: any shape and float dtype; cap: a positive number. Result: as x, rounded afte
 import torch
 from tfrewrite.rules import Scalar, Tensor, op, ref
 
-op("softcap(Tensor x, float cap, *, str cast='') -> Tensor")
+op("softcap(Tensor x, float cap, *, str cast='') -> Tensor", cpu="softcap.c")
 
 
 def cap_values(x, cap):
     return cap * torch.tanh(x / cap)
 
 
-@ref("softcap(x, cap)")
+@ref("softcap(x, cap)", kernel="CAST=OWN")
 def in_its_dtype(x: Tensor, cap: Scalar):
     return cap_values(x, cap)
 
 
-@ref("softcap(x, cap, cast='float32')")
+@ref("softcap(x, cap, cast='float32')", kernel="CAST=FLOAT32")
 def in_float32(x: Tensor, cap: Scalar):
     return cap_values(x.to(torch.float32), cap).to(x.dtype)
 

@@ -1,0 +1,149 @@
+"""What the functions that are in force call: which ops, and which modules in one `linears` call.
+
+Read from bytecode and source of the functions themselves, so a replaced forward is seen and a
+rewritten file needs no hook. Knows no single op and no model.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import inspect
+from collections import Counter
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from tfrewrite import ops, rules
+
+HOOKS = {  # the attributes of nn.Module whose entries a call runs
+    "_forward_pre_hooks": "a forward pre-hook",
+    "_forward_hooks": "a forward hook",
+    "_backward_pre_hooks": "a backward pre-hook",
+    "_backward_hooks": "a backward hook",
+}
+
+Siblings = tuple[tuple[str, ...], ...]  # per call: the attributes of self, dotted where deeper
+_Read = tuple[CodeType, dict[str, int], Siblings]  # the code, the ops looked for, what was found
+_siblings: WeakKeyDictionary[FunctionType, _Read] = WeakKeyDictionary()
+
+
+def functions(value: Any) -> Iterator[FunctionType]:
+    """A function, decorators seen through: what it wraps, or what its closure holds."""
+    todo, seen = [value], set()
+    while todo:
+        value = todo.pop()
+        value = getattr(value, "__func__", value)  # a classmethod, staticmethod or bound method
+        if not isinstance(value, FunctionType) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if hasattr(value, "__wrapped__"):
+            todo.append(value.__wrapped__)
+            continue
+        yield value
+        for cell in value.__closure__ or ():
+            try:
+                todo.append(cell.cell_contents)
+            except ValueError:  # not filled yet
+                pass
+
+
+def ops_in(value: Any) -> Counter[str]:
+    """The op calls in a function's bytecode, decorators seen through: op -> how many."""
+    found: Counter[str] = Counter()
+    for function in functions(value):
+        if names := _aliases(function):
+            found.update(_op_names(function.__code__, names))
+    return found
+
+
+def siblings_in(value: Any) -> Siblings:
+    """The modules of each call of an op on siblings, `tfr.linears(x, self.a, self.b)`.
+
+    Raises OSError where the source of a function with such a call is not to be had.
+    """
+    found: list[tuple[str, ...]] = []
+    for function in functions(value):
+        aliases = _aliases(function)
+        known = _sibling_ops() if aliases else {}
+        if not known.keys() & _names(function.__code__):
+            continue
+        read = _siblings.get(function)
+        if read is None or read[0] is not function.__code__ or read[1] != known:
+            calls = _read_siblings(function, aliases, known)
+            read = _siblings[function] = (function.__code__, known, tuple(calls))
+        found += read[2]
+    return tuple(dict.fromkeys(found))
+
+
+def _sibling_ops() -> dict[str, int]:
+    """Ops on siblings -> how many arguments come before the modules."""
+    return {
+        name: len(variant.positional)
+        for name, op in rules.load().items()
+        for variant in op.variants
+        if variant.at_least is not None
+    }
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    todo = [code]
+    while todo:
+        code = todo.pop()
+        todo += [c for c in code.co_consts if isinstance(c, CodeType)]
+        yield code
+
+
+def _aliases(function: FunctionType) -> set[str]:
+    """The names by which a function calls tfrewrite.ops."""
+    return {n for n in _names(function.__code__) if function.__globals__.get(n) is ops}
+
+
+def _names(code: CodeType) -> set[str]:
+    """The globals and attributes that a function mentions."""
+    return {name for inner in _codes(code) for name in inner.co_names}
+
+
+def _op_names(code: CodeType, aliases: set[str]) -> Iterator[str]:
+    for inner in _codes(code):
+        last = None
+        for instruction in dis.get_instructions(inner):
+            if last in aliases and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                yield instruction.argval
+            last = instruction.argval if instruction.opname == "LOAD_GLOBAL" else None
+
+
+def _read_siblings(
+    function: FunctionType, aliases: set[str], known: dict[str, int]
+) -> Iterator[tuple[str, ...]]:
+    code = function.__code__
+    if not code.co_argcount:
+        return
+    source = inspect.getsource(code)
+    try:
+        tree = ast.parse(f"if 1:\n{source}" if source[:1].isspace() else source)
+    except SyntaxError as error:  # the file is another one by now
+        raise OSError(f"the source of {function.__qualname__} does not parse") from error
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in aliases
+            and node.func.attr in known
+        ):
+            modules = [_of_self(a, code.co_varnames[0]) for a in node.args[known[node.func.attr] :]]
+            if len(modules) > 1 and None not in modules:
+                yield tuple(filter(None, modules))
+
+
+def _of_self(node: ast.expr, owner: str) -> str | None:
+    """`self.a.b` -> "a.b"."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if names and isinstance(node, ast.Name) and node.id == owner:
+        return ".".join(reversed(names))
+    return None

@@ -1,0 +1,133 @@
+// Measurements are made by tfrewrite.prepare, never in the middle of a call: they would cost more
+// than they save, and ranks could come to different kernels.
+#include "runtime/linear_choice.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "jit/cache.h"
+#include "jit/cpu.h"
+
+#define FEW_ROWS 8
+
+typedef struct choice {
+    struct choice *next;
+    tfr_linear_shape shape;
+    _Atomic bool known, torch; // known: stored, not the default
+} choice;
+
+static _Atomic(choice *) choices; // only ever added to, under the lock
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local bool is_forced, forced_torch;
+
+// Float32 products of many rows are a matrix library's own field, and torch's is as good as ours;
+// bfloat16 without AMX is slow there, and few rows are bound by memory, which ours reads better.
+bool tfr_linear_default(const tfr_linear_shape *shape) {
+    return shape->dtype == TFR_F32 && shape->rows == TFR_ROWS_MANY;
+}
+
+static bool same(const tfr_linear_shape *a, const tfr_linear_shape *b) {
+    return a->dtype == b->dtype && a->rows == b->rows && a->columns == b->columns &&
+           a->width == b->width;
+}
+
+static choice *find(const tfr_linear_shape *shape) {
+    for (choice *c = atomic_load_explicit(&choices, memory_order_acquire); c; c = c->next)
+        if (same(&c->shape, shape))
+            return c;
+    return NULL;
+}
+
+static tfr_str name_of(const tfr_linear_shape *shape, char *out, size_t size) {
+    static const char *const rows[] = {"1 row", "2-8 rows", "more rows"};
+    char cpu[256];
+    tfr_cpu_model(cpu, sizeof cpu);
+    int n =
+        snprintf(out, size, "linear %s %lldx%lld, %s, %s", shape->dtype == TFR_F32 ? "f32" : "bf16",
+                 (long long)shape->columns, (long long)shape->width, rows[shape->rows], cpu);
+    return (tfr_str){out, n > 0 && (size_t)n < size ? (size_t)n : 0};
+}
+
+static choice *look_up(const tfr_linear_shape *shape) {
+    choice *c = find(shape);
+    if (c)
+        return c;
+    pthread_mutex_lock(&lock);
+    c = find(shape);
+    if (!c) {
+        char name[TFR_CHOICE_MAX], value[16];
+        bool known = tfr_choice_get(name_of(shape, name, sizeof name), value, sizeof value);
+        c = tfr_alloc(sizeof *c);
+        c->shape = *shape;
+        atomic_init(&c->known, known);
+        atomic_init(&c->torch, known ? strcmp(value, "torch") == 0 : tfr_linear_default(shape));
+        c->next = atomic_load_explicit(&choices, memory_order_relaxed);
+        atomic_store_explicit(&choices, c, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return c;
+}
+
+static tfr_linear_shape shape_of(const tfr_call *c) {
+    int64_t rows = tfr_rows(&c->in[0]), columns = 0;
+    for (int32_t i = 1; i < c->input_count; i += 2)
+        columns += c->in[i].size[0];
+    return (tfr_linear_shape){.dtype = c->in[0].dtype,
+                              .rows = rows <= 1          ? TFR_ROWS_ONE
+                                      : rows <= FEW_ROWS ? TFR_ROWS_FEW
+                                                         : TFR_ROWS_MANY,
+                              .columns = columns,
+                              .width = tfr_last(&c->in[0])};
+}
+
+bool tfr_linear_prefers_torch(const tfr_op_kernels *op, const tfr_call *c) {
+    tfr_path forced;
+    if (is_forced)
+        return forced_torch;
+    if (tfr_op_kernels_forced(op, &forced))
+        return forced == TFR_PATH_TORCH;
+    tfr_linear_shape shape = shape_of(c);
+    return atomic_load_explicit(&look_up(&shape)->torch, memory_order_relaxed);
+}
+
+bool tfr_linear_is_known(const tfr_linear_shape *shape) {
+    return atomic_load_explicit(&look_up(shape)->known, memory_order_relaxed);
+}
+
+bool tfr_linear_remember(const tfr_linear_shape *shape, bool torch) {
+    char name[TFR_CHOICE_MAX], value[16] = "";
+    tfr_str word = torch ? TFR_STR("torch") : TFR_STR("kernel");
+    tfr_choice_put(name_of(shape, name, sizeof name), word, value, sizeof value);
+    bool holds = *value ? strcmp(value, "torch") == 0 : torch;
+    choice *c = look_up(shape);
+    atomic_store_explicit(&c->torch, holds, memory_order_relaxed);
+    atomic_store_explicit(&c->known, true, memory_order_relaxed);
+    return holds;
+}
+
+void tfr_linear_force(bool on, bool torch) {
+    is_forced = on;
+    forced_torch = torch;
+}
+
+bool tfr_linear_by_torch(tfr_tensor *out, uint32_t modules, const tfr_tensor *in) {
+    for (uint32_t i = 0; i < modules; i++) {
+        tfr_tensor x = NULL, weight = NULL, bias = NULL;
+        tfr_torch.aoti_torch_new_tensor_handle(in[0], &x);
+        tfr_torch.aoti_torch_new_tensor_handle(in[1 + 2 * i], &weight);
+        if (in[2 + 2 * i])
+            tfr_torch.aoti_torch_new_tensor_handle(in[2 + 2 * i], &bias);
+        tfr_value_bits stack[3] = {tfr_torch_from_tensor(x), tfr_torch_from_tensor(weight),
+                                   tfr_torch_give_optional(bias)};
+        if (!tfr_torch_call("aten::linear", "", stack)) {
+            while (i-- > 0) {
+                tfr_torch.aoti_torch_delete_tensor_object(out[i]);
+                out[i] = NULL;
+            }
+            return false;
+        }
+        out[i] = tfr_torch_to_tensor(stack[0]);
+    }
+    return true;
+}

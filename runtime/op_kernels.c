@@ -1,0 +1,328 @@
+// Choosing is on the path of every call: one scan of a short list without a lock. Entries are only
+// ever added, at the head, so readers need no more than an acquire.
+#define _GNU_SOURCE // memmem
+#include "runtime/op_kernels.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "codegen_templates/acts.h"
+#include "jit/cpu.h"
+#include "jit/generate.h"
+#include "runtime/generic.h"
+
+#define ACT_TEXT(name) #name,
+static const char *const act_names[] = {TFR_ACT_VALUES(ACT_TEXT)};
+
+#define MAX_NORMS 32
+#define MAX_WIDTHS 2
+#define POLL_NS INT64_C(20000000) // how often a call asks whether the compiler is done
+
+typedef struct entry {
+    struct entry *next;
+    uint64_t dtypes; // two bits each, and norm and act above
+    int64_t widths[MAX_WIDTHS];
+    _Atomic(const tfr_kernel *) kernel;
+    _Atomic bool settled; // `kernel` will not change any more
+    _Atomic int64_t asked;
+    tfr_jit_request request;
+} entry;
+
+struct tfr_op_kernels {
+    const tfr_kernel_op *def;
+    const tfr_kernel *generic;
+    tfr_str text; // of the template
+    int32_t options[MAX_NORMS][TFR_MAX_OPTIONS];
+    const char *option_text[MAX_NORMS]; // NULL: this norm has no kernel
+    bool takes_act;
+    int32_t act_slot, first_act; // the option ACT, and the value of the first activation
+    uint32_t norm_count, width_count;
+    uint32_t widths[MAX_WIDTHS]; // which inputs have theirs compiled in
+    tfr_jit_mode mode;
+    bool is_forced;
+    tfr_path forced;
+    tfr_arena *arena; // guarded by `lock`
+    pthread_mutex_t lock;
+    _Atomic(entry *) entries;
+};
+
+// ------------------------------------------------------------------ options
+// The number of `word` in a list of words with spaces between; -1: it is not there.
+static int32_t word_number(const char *list, const char *word, size_t length) {
+    int32_t number = 0;
+    for (const char *p = list; *p; number++) {
+        size_t n = strcspn(p, " ");
+        if (n == length && memcmp(p, word, n) == 0)
+            return number;
+        p += n + strspn(p + n, " ");
+    }
+    return -1;
+}
+
+// Reads "ORDER=CAST_WEIGHT ROOT=RSQRT" into numbers.
+static bool read_options(const tfr_kernel *kernel, const char *text, int32_t *out) {
+    for (const char *p = text; *p;) {
+        size_t word = strcspn(p, " "), name = strcspn(p, "= ");
+        if (name >= word)
+            return false;
+        int32_t slot = word_number(kernel->options, p, name);
+        int32_t value = word_number(kernel->values, p + name + 1, word - name - 1);
+        if (slot < 0 || slot >= TFR_MAX_OPTIONS || value < 0)
+            return false;
+        out[slot] = value;
+        p += word + strspn(p + word, " ");
+    }
+    return true;
+}
+
+static bool set_options(tfr_op_kernels *op, const tfr_kernel_ops *all, tfr_error *err) {
+    bool takes_norm = false;
+    for (uint32_t i = 0; i < op->def->argument_count; i++)
+        takes_norm |= op->def->arguments[i].kind == TFR_A_NORM;
+    op->norm_count = takes_norm ? all->norm_count : 1;
+    for (uint32_t i = 0; i < op->norm_count; i++) {
+        const char *norm = takes_norm ? all->norm_options[i] : "";
+        if (!norm)
+            continue;
+        bool both = *op->def->options && *norm;
+        const char *text =
+            tfr_str_format(op->arena, "%s%s%s", op->def->options, both ? " " : "", norm).data;
+        if (!read_options(op->generic, text, op->options[i])) {
+            tfr_fail(err, TFR_E_USAGE, "", 0, 0, "%s.%s: %s does not know the options %s",
+                     op->def->op, op->def->variant, op->def->template_name, text);
+            return false;
+        }
+        op->option_text[i] = text;
+    }
+    return true;
+}
+
+// Whether a call decides the activation; then the template's values hold all of them in a row.
+static bool set_acts(tfr_op_kernels *op) {
+    for (uint32_t i = 0; i < op->def->argument_count; i++)
+        op->takes_act |= op->def->arguments[i].kind == TFR_A_ACT;
+    if (!op->takes_act)
+        return true;
+    op->act_slot = word_number(op->generic->options, "ACT", 3);
+    op->first_act = word_number(op->generic->values, act_names[0], strlen(act_names[0]));
+    return op->act_slot >= 0 && op->first_act >= 0;
+}
+
+// TFR_FORCE=op:path,...
+static void read_force(tfr_op_kernels *op) {
+    static const struct {
+        const char *word;
+        tfr_path path;
+    } words[] = {{"generic", TFR_PATH_GENERIC}, {"jit", TFR_PATH_JIT}, {"torch", TFR_PATH_TORCH}};
+    const char *p = getenv("TFR_FORCE");
+    size_t name = strlen(op->def->op);
+    while (p && *p) {
+        size_t n = strcspn(p, ",");
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+            size_t word = strlen(words[i].word);
+            if (n == name + 1 + word && memcmp(p, op->def->op, name) == 0 && p[name] == ':' &&
+                memcmp(p + name + 1, words[i].word, word) == 0) {
+                op->is_forced = true;
+                op->forced = words[i].path;
+            }
+        }
+        p += n + (p[n] == ',');
+    }
+}
+
+// ------------------------------------------------------------------ making
+static const tfr_kernel *user_generic(tfr_op_kernels *op, tfr_error *err) {
+    tfr_generated g;
+    tfr_spec spec = {.label =
+                         tfr_str_format(op->arena, "%s.%s", op->def->op, op->def->variant).data,
+                     .template_text = op->text,
+                     .template_name = op->def->template_name,
+                     .generic = true};
+    tfr_generate(&g, &spec, op->arena);
+    tfr_jit_request request = {g.label, g.source};
+    bool off = op->mode == TFR_JIT_OFF;
+    const tfr_kernel *kernel = tfr_jit_kernel(&request, off ? TFR_JIT_OFF : TFR_JIT_SYNC, NULL);
+    if (!kernel)
+        tfr_fail(err, TFR_E_USAGE, "", 0, 0, "%s.%s: %s could not be compiled; its reference runs",
+                 op->def->op, op->def->variant, op->def->template_name);
+    return kernel;
+}
+
+// The better of the two builds for x86-64, unless TFR_HOST_ISA asks for the other.
+static bool has_avx2(void) {
+    tfr_str target = tfr_cpu_choose()->target;
+    return memmem(target.data, target.len, "avx2", 4) != NULL;
+}
+
+tfr_op_kernels *tfr_op_kernels_new(const tfr_kernel_op *def, const tfr_kernel_ops *all,
+                                   tfr_error *err) {
+    tfr_arena *arena = tfr_arena_new();
+    tfr_op_kernels *op = TFR_NEW(arena, tfr_op_kernels);
+    op->def = def;
+    op->arena = arena;
+    op->mode = tfr_jit_mode_from_environment(NULL);
+    pthread_mutex_init(&op->lock, NULL);
+    if (def->directory) {
+        if (tfr_template_read(&op->text, def->directory, def->template_name, arena, err) == TFR_OK)
+            op->generic = user_generic(op, err);
+    } else {
+        op->text = tfr_template_builtin(def->template_name);
+        op->generic = tfr_generic_find(def->template_name, has_avx2());
+        if (!op->generic)
+            tfr_fail(err, TFR_E_USAGE, "", 0, 0, "%s.%s: there is no template %s", def->op,
+                     def->variant, def->template_name);
+    }
+    if (op->generic && !set_acts(op)) {
+        tfr_fail(err, TFR_E_USAGE, "", 0, 0,
+                 "%s.%s: %s has no option ACT with the values of acts.h", def->op, def->variant,
+                 def->template_name);
+        op->generic = NULL;
+    }
+    if (!op->generic || !set_options(op, all, err)) {
+        tfr_arena_free(arena);
+        return NULL;
+    }
+    read_force(op);
+    uint32_t input = 0;
+    for (uint32_t i = 0; i < def->argument_count; i++) {
+        const tfr_kernel_argument *a = &def->arguments[i];
+        if (a->specialize && op->width_count < MAX_WIDTHS)
+            op->widths[op->width_count++] = input;
+        input += a->kind == TFR_A_TENSOR || a->kind == TFR_A_OPTIONAL;
+    }
+    return op;
+}
+
+const tfr_kernel_op *tfr_op_kernels_def(const tfr_op_kernels *op) { return op->def; }
+
+bool tfr_op_kernels_forced(const tfr_op_kernels *op, tfr_path *path) {
+    *path = op->forced;
+    return op->is_forced;
+}
+
+// ------------------------------------------------------------------ specialising
+tfr_jit_request tfr_op_kernels_request(const tfr_kernel_op *def, const char *options,
+                                       const tfr_spec_tensor *tensors, uint32_t tensor_count,
+                                       tfr_arena *arena) {
+    tfr_generated g;
+    tfr_str text = tfr_template_builtin(def->template_name);
+    if (def->directory)
+        (void)tfr_template_read(&text, def->directory, def->template_name, arena, NULL);
+    tfr_spec spec = {.label = tfr_str_format(arena, "%s.%s", def->op, def->variant).data,
+                     .template_text = text,
+                     .template_name = def->template_name,
+                     .options = options,
+                     .tensors = tensors,
+                     .tensor_count = tensor_count};
+    tfr_generate(&g, &spec, arena);
+    return (tfr_jit_request){g.label, g.source};
+}
+
+// What a call asks for. Under the lock, which the arena needs.
+static tfr_jit_request make_request(tfr_op_kernels *op, const tfr_call *c, int64_t norm,
+                                    int64_t act) {
+    tfr_spec_tensor tensors[TFR_MAX_INPUTS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < op->def->argument_count; i++) {
+        const tfr_kernel_argument *a = &op->def->arguments[i];
+        if (a->kind != TFR_A_TENSOR && a->kind != TFR_A_OPTIONAL)
+            continue;
+        const tfr_array *in = &c->in[count];
+        bool wide = a->specialize && in->dtype != TFR_NONE;
+        tensors[count++] = (tfr_spec_tensor){a->name, in->dtype, wide ? tfr_last(in) : -1};
+    }
+    const char *options = op->option_text[norm];
+    if (op->takes_act)
+        options =
+            tfr_str_format(op->arena, "%s%sACT=%s", options, *options ? " " : "", act_names[act])
+                .data;
+    tfr_arena *scratch = tfr_arena_new();
+    tfr_jit_request made = tfr_op_kernels_request(op->def, options, tensors, count, scratch);
+    tfr_jit_request kept = {
+        {tfr_str_dup(op->arena, made.label), made.label.len},
+        {tfr_str_dup(op->arena, made.source), made.source.len},
+    };
+    tfr_arena_free(scratch);
+    return kept;
+}
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void ask(tfr_op_kernels *op, entry *e) {
+    bool busy = tfr_jit_busy(); // before asking: a compiler that ends in between is asked again
+    const tfr_kernel *kernel = tfr_jit_kernel(&e->request, op->mode, NULL);
+    atomic_store_explicit(&e->asked, now_ns(), memory_order_relaxed);
+    if (kernel)
+        atomic_store_explicit(&e->kernel, kernel, memory_order_release);
+    if (kernel || op->mode != TFR_JIT_ASYNC || !(busy || tfr_jit_busy()))
+        atomic_store_explicit(&e->settled, true, memory_order_release);
+}
+
+static entry *find(tfr_op_kernels *op, uint64_t dtypes, const int64_t *widths) {
+    for (entry *e = atomic_load_explicit(&op->entries, memory_order_acquire); e; e = e->next)
+        if (e->dtypes == dtypes && e->widths[0] == widths[0] && e->widths[1] == widths[1])
+            return e;
+    return NULL;
+}
+
+static entry *add(tfr_op_kernels *op, const tfr_call *c, uint64_t dtypes, const int64_t *widths,
+                  int64_t norm, int64_t act) {
+    pthread_mutex_lock(&op->lock);
+    entry *e = find(op, dtypes, widths);
+    bool fresh = !e;
+    if (fresh) {
+        e = TFR_NEW(op->arena, entry);
+        e->dtypes = dtypes;
+        memcpy(e->widths, widths, sizeof e->widths);
+        e->request = make_request(op, c, norm, act);
+        e->next = atomic_load_explicit(&op->entries, memory_order_relaxed);
+        atomic_store_explicit(&op->entries, e, memory_order_release);
+    }
+    pthread_mutex_unlock(&op->lock);
+    if (fresh)
+        ask(op, e);
+    return e;
+}
+
+const tfr_kernel *tfr_op_kernels_choose(tfr_op_kernels *op, tfr_call *c, int64_t norm, int64_t act,
+                                        tfr_path *path) {
+    if (norm < 0 || norm >= op->norm_count || !op->option_text[norm]) {
+        c->error = "no kernel for this norm";
+        return NULL;
+    }
+    if (act < 0 || act >= TFR_ACT_COUNT) {
+        c->error = "no kernel for this activation";
+        return NULL;
+    }
+    memcpy(c->option, op->options[norm], sizeof c->option);
+    if (op->takes_act)
+        c->option[op->act_slot] = op->first_act + (int32_t)act;
+    *path = TFR_PATH_GENERIC;
+    if (op->mode == TFR_JIT_OFF || (op->is_forced && op->forced == TFR_PATH_GENERIC))
+        return op->generic;
+    uint64_t dtypes = (uint64_t)norm << 40 | (uint64_t)act << 48;
+    for (int32_t i = 0; i < c->input_count; i++)
+        dtypes |= (uint64_t)(c->in[i].dtype + 1) << (2 * i);
+    int64_t widths[MAX_WIDTHS] = {0, 0};
+    for (uint32_t i = 0; i < op->width_count; i++)
+        widths[i] = tfr_last(&c->in[op->widths[i]]);
+    entry *e = find(op, dtypes, widths);
+    if (!e)
+        e = add(op, c, dtypes, widths, norm, act);
+    const tfr_kernel *kernel = atomic_load_explicit(&e->kernel, memory_order_acquire);
+    if (!kernel && !atomic_load_explicit(&e->settled, memory_order_acquire) &&
+        now_ns() - atomic_load_explicit(&e->asked, memory_order_relaxed) > POLL_NS) {
+        ask(op, e);
+        kernel = atomic_load_explicit(&e->kernel, memory_order_acquire);
+    }
+    if (!kernel)
+        return op->generic;
+    *path = TFR_PATH_JIT;
+    return kernel;
+}
