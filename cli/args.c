@@ -16,6 +16,13 @@ typedef enum option_id {
     OPT_ONLY,
     OPT_SKIP,
     OPT_TARGET,
+    OPT_CONFIG,
+    OPT_ARCH,
+    OPT_DTYPE,
+    OPT_JOBS,
+    OPT_VERBOSE,
+    OPT_MAX_SIZE,
+    OPT_MAX_AGE,
     OPT_HELP,
     OPT_VERSION,
     OPT_COUNT
@@ -30,6 +37,8 @@ typedef struct option {
 #define REWRITE (1u << TFR_CMD_REWRITE)
 #define WHY (1u << TFR_CMD_WHY)
 #define RULES (1u << TFR_CMD_RULES)
+#define WARMUP (1u << TFR_CMD_WARMUP)
+#define CACHE (1u << TFR_CMD_CACHE)
 #define EVERY (~0u)
 
 static const option OPTIONS[OPT_COUNT] = {
@@ -37,12 +46,19 @@ static const option OPTIONS[OPT_COUNT] = {
     [OPT_WRITE] = {"--write", "-w", false, REWRITE},
     [OPT_DIFF] = {"--diff", "-d", false, REWRITE},
     [OPT_CHECK] = {"--check", NULL, false, REWRITE},
-    [OPT_JSON] = {"--json", NULL, false, REWRITE},
-    [OPT_QUIET] = {"--quiet", "-q", false, REWRITE},
-    [OPT_RULES] = {"--rules", NULL, true, REWRITE | WHY | RULES},
-    [OPT_ONLY] = {"--only", NULL, true, REWRITE | WHY},
-    [OPT_SKIP] = {"--skip", NULL, true, REWRITE | WHY},
+    [OPT_JSON] = {"--json", NULL, false, REWRITE | CACHE},
+    [OPT_QUIET] = {"--quiet", "-q", false, REWRITE | WARMUP},
+    [OPT_RULES] = {"--rules", NULL, true, REWRITE | WHY | RULES | WARMUP},
+    [OPT_ONLY] = {"--only", NULL, true, REWRITE | WHY | WARMUP},
+    [OPT_SKIP] = {"--skip", NULL, true, REWRITE | WHY | WARMUP},
     [OPT_TARGET] = {"--target", NULL, true, REWRITE | WHY},
+    [OPT_CONFIG] = {"--config", NULL, true, WARMUP},
+    [OPT_ARCH] = {"--arch", NULL, true, WARMUP},
+    [OPT_DTYPE] = {"--dtype", NULL, true, WARMUP},
+    [OPT_JOBS] = {"--jobs", "-j", true, WARMUP},
+    [OPT_VERBOSE] = {"--verbose", "-v", false, WARMUP},
+    [OPT_MAX_SIZE] = {"--max-size", NULL, true, CACHE},
+    [OPT_MAX_AGE] = {"--max-age", NULL, true, CACHE},
     [OPT_HELP] = {"--help", "-h", false, EVERY},
     [OPT_VERSION] = {"--version", "-V", false, EVERY},
 };
@@ -54,9 +70,9 @@ typedef struct command {
 } command;
 
 static const command COMMANDS[] = {
-    {"why", TFR_CMD_WHY, true},         {"rules", TFR_CMD_RULES, true},
-    {"verify", TFR_CMD_VERIFY, true},   {"plan", TFR_CMD_REWRITE, false},
-    {"warmup", TFR_CMD_REWRITE, false}, {"cache", TFR_CMD_REWRITE, false},
+    {"why", TFR_CMD_WHY, true},       {"rules", TFR_CMD_RULES, true},
+    {"verify", TFR_CMD_VERIFY, true}, {"plan", TFR_CMD_REWRITE, false},
+    {"warmup", TFR_CMD_WARMUP, true}, {"cache", TFR_CMD_CACHE, true},
 };
 
 static tfr_status usage(tfr_error *err, const char *format, ...)
@@ -131,19 +147,19 @@ static tfr_status unknown_option(tfr_error *err, tfr_str word) {
 
 // --- values ---
 
-static void add_word(tfr_words *words, tfr_str word, tfr_arena *arena) {
+static void add_word(tfr_word_list *words, tfr_str word, tfr_arena *arena) {
     *TFR_PUSH(arena, words) = word;
 }
 
-static tfr_status add_list(tfr_words *words, const char *name, tfr_str list, tfr_arena *arena,
-                           tfr_error *err) {
+static tfr_status add_list(tfr_word_list *words, const char *name, const char *what, tfr_str list,
+                           tfr_arena *arena, tfr_error *err) {
     size_t start = 0;
     for (size_t i = 0; i <= list.len; i++) {
         if (i < list.len && list.data[i] != ',') {
             continue;
         }
         if (i == start) {
-            return usage(err, "%s needs op names separated by commas, got \"%.*s\"", name,
+            return usage(err, "%s needs %s separated by commas, got \"%.*s\"", name, what,
                          (int)(list.len < 200 ? list.len : 200), list.data);
         }
         add_word(words, (tfr_str){list.data + start, i - start}, arena);
@@ -163,6 +179,83 @@ static tfr_status set_target(tfr_args *out, tfr_str value, tfr_error *err) {
     }
     return usage(err, "--target takes auto, host or cuda, not \"%.*s\"",
                  (int)(value.len < 200 ? value.len : 200), value.data);
+}
+
+// The architectures are checked and forgotten: there is one.
+static tfr_status check_arch(tfr_str value, tfr_arena *arena, tfr_error *err) {
+    tfr_word_list words = {0};
+    tfr_status status = add_list(&words, "--arch", "architectures", value, arena, err);
+    for (size_t i = 0; i < words.count && !status; i++) {
+        tfr_str word = words.items[i];
+        if (word.len > 3 && memcmp(word.data, "sm_", 3) == 0) {
+            status = usage(err,
+                           "--arch %.*s is not available in this version, which has kernels "
+                           "for the host alone",
+                           (int)(word.len < 40 ? word.len : 40), word.data);
+        } else if (!tfr_str_eq(word, TFR_STR("host"))) {
+            status = usage(err, "--arch takes host, not \"%.*s\"",
+                           (int)(word.len < 200 ? word.len : 200), word.data);
+        }
+    }
+    return status;
+}
+
+static tfr_status set_dtypes(tfr_args *out, tfr_str value, tfr_arena *arena, tfr_error *err) {
+    size_t first = out->dtypes.count;
+    tfr_status status = add_list(&out->dtypes, "--dtype", "dtypes", value, arena, err);
+    for (size_t i = first; i < out->dtypes.count && !status; i++) {
+        tfr_str word = out->dtypes.items[i];
+        if (!tfr_str_eq(word, TFR_STR("bf16")) && !tfr_str_eq(word, TFR_STR("f32"))) {
+            status = usage(err, "--dtype takes bf16 and f32, not \"%.*s\"",
+                           (int)(word.len < 200 ? word.len : 200), word.data);
+        }
+    }
+    return status;
+}
+
+// Digits and a unit of `units`; its place there is put into `*unit`. -1: something else.
+static int64_t number_with_unit(tfr_str value, const char *units, size_t *unit) {
+    int64_t number = 0;
+    size_t i = 0;
+    while (i < value.len && value.data[i] >= '0' && value.data[i] <= '9' && number < 1000000000) {
+        number = number * 10 + (value.data[i++] - '0');
+    }
+    const char *found = i + 1 == value.len ? strchr(units, value.data[i]) : NULL;
+    *unit = found ? (size_t)(found - units) : 0;
+    return i && (found || i == value.len) ? number : -1;
+}
+
+static tfr_status set_jobs(tfr_args *out, tfr_str value, tfr_error *err) {
+    size_t unit;
+    int64_t jobs = number_with_unit(value, "", &unit);
+    if (jobs < 1 || jobs > 1024) {
+        return usage(err, "-j takes a number from 1 to 1024, not \"%.*s\"",
+                     (int)(value.len < 200 ? value.len : 200), value.data);
+    }
+    out->jobs = (int)jobs;
+    return TFR_OK;
+}
+
+static tfr_status set_limit(tfr_args *out, option_id id, tfr_str value, tfr_error *err) {
+    static const int64_t AGES[] = {3600, 86400, 604800};
+    size_t unit;
+    bool size = id == OPT_MAX_SIZE;
+    int64_t number = number_with_unit(value, size ? "BKMGT" : "hdw", &unit);
+    bool has_unit =
+        value.len && (value.data[value.len - 1] < '0' || value.data[value.len - 1] > '9');
+    if (number < 0 || (!size && !has_unit)) {
+        return usage(err,
+                     size ? "--max-size takes a size such as 500M or 2G, not \"%.*s\""
+                          : "--max-age takes an age such as 12h, 30d or 4w, not \"%.*s\"",
+                     (int)(value.len < 200 ? value.len : 200), value.data);
+    }
+    if (size) {
+        bool over = unit == 4 && number > 1000000;
+        out->size_limit = over ? INT64_MAX : number << (10 * unit);
+    } else {
+        out->age_limit = number * AGES[unit];
+    }
+    return TFR_OK;
 }
 
 static tfr_status set_option(tfr_args *out, option_id id, tfr_str value, tfr_arena *arena,
@@ -196,11 +289,29 @@ static tfr_status set_option(tfr_args *out, option_id id, tfr_str value, tfr_are
         add_word(&out->rule_dirs, value, arena);
         return TFR_OK;
     case OPT_ONLY:
-        return add_list(&out->only, "--only", value, arena, err);
+        return add_list(&out->only, "--only", "op names", value, arena, err);
     case OPT_SKIP:
-        return add_list(&out->skip, "--skip", value, arena, err);
+        return add_list(&out->skip, "--skip", "op names", value, arena, err);
     case OPT_TARGET:
         return set_target(out, value, err);
+    case OPT_CONFIG:
+        if (out->config) {
+            return usage(err, "--config is given twice");
+        }
+        out->config = value.data;
+        return TFR_OK;
+    case OPT_ARCH:
+        return check_arch(value, arena, err);
+    case OPT_DTYPE:
+        return set_dtypes(out, value, arena, err);
+    case OPT_JOBS:
+        return set_jobs(out, value, err);
+    case OPT_VERBOSE:
+        out->verbose = true;
+        return TFR_OK;
+    case OPT_MAX_SIZE:
+    case OPT_MAX_AGE:
+        return set_limit(out, id, value, err);
     case OPT_HELP:
         out->command = TFR_CMD_HELP;
         return TFR_OK;
@@ -230,6 +341,11 @@ static option_id find_option(tfr_str word, tfr_str *value) {
         }
         if (OPTIONS[i].letter && tfr_str_eq(word, tfr_str_from(OPTIONS[i].letter))) {
             return (option_id)i;
+        }
+        if (i == OPT_JOBS && word.len > 2 && word.data[1] == 'j' && word.data[2] >= '0' &&
+            word.data[2] <= '9') { // -j4, as make reads it
+            *value = (tfr_str){word.data + 2, word.len - 2};
+            return OPT_JOBS;
         }
     }
     return OPT_COUNT;
@@ -282,6 +398,51 @@ static const char *command_name(tfr_command id) {
     return "";
 }
 
+static tfr_status check_cache(const tfr_args *out, unsigned given, tfr_error *err) {
+    static const struct {
+        const char *name;
+        size_t operands;
+        bool available;
+        unsigned options;
+    } ACTIONS[] = {
+        {"ls", 1, true, 1u << OPT_JSON},
+        {"verify", 1, true, 1u << OPT_JSON},
+        {"why", 2, true, 0},
+        {"gc", 1, true, 1u << OPT_MAX_SIZE | 1u << OPT_MAX_AGE},
+        {"path", 1, true, 0},
+        {"pack", 0, false, 0},
+        {"unpack", 0, false, 0},
+    };
+    tfr_str word = out->operands.count ? out->operands.items[0] : TFR_STR("");
+    for (size_t i = 0; i < sizeof ACTIONS / sizeof *ACTIONS; i++) {
+        if (!tfr_str_eq(word, tfr_str_from(ACTIONS[i].name))) {
+            continue;
+        }
+        if (!ACTIONS[i].available) {
+            return usage(err,
+                         "cache %s is not available in this version: it comes with CUDA kernels",
+                         ACTIONS[i].name);
+        }
+        if (out->operands.count != ACTIONS[i].operands) {
+            return usage(err,
+                         ACTIONS[i].operands == 2
+                             ? "cache %s takes one argument, the start of an entry's name or a "
+                               "part of its label"
+                             : "cache %s takes no argument",
+                         ACTIONS[i].name);
+        }
+        for (size_t k = 0; k < OPT_COUNT; k++) {
+            if (given >> k & 1u && !(ACTIONS[i].options >> k & 1u)) {
+                return usage(err, "%s does not go with cache %s", OPTIONS[k].name, ACTIONS[i].name);
+            }
+        }
+        return TFR_OK;
+    }
+    return usage(err, "cache takes one of ls, verify, why KEY, gc, path%s%.*s%s",
+                 word.len ? ", not \"" : "", (int)(word.len < 200 ? word.len : 200), word.data,
+                 word.len ? "\"" : "");
+}
+
 static tfr_status check_options(tfr_args *out, unsigned given, tfr_error *err) {
     for (size_t i = 0; i < OPT_COUNT; i++) {
         if (given >> i & 1u && !(OPTIONS[i].commands >> out->command & 1u)) {
@@ -315,7 +476,13 @@ static tfr_status check_options(tfr_args *out, unsigned given, tfr_error *err) {
     if (out->command == TFR_CMD_RULES && n > 1) {
         return usage(err, "rules takes one op at most");
     }
-    if (out->command == TFR_CMD_REWRITE && n == 0) {
+    if (out->command == TFR_CMD_CACHE) {
+        return check_cache(out, given, err);
+    }
+    if (out->command == TFR_CMD_WARMUP && n && !out->config) {
+        return usage(err, "warmup needs --config, the model's config.json: the sizes are there");
+    }
+    if ((out->command == TFR_CMD_REWRITE || out->command == TFR_CMD_WARMUP) && n == 0) {
         return usage(err, "no file given; `tfrewrite --help` shows the usage");
     }
     if (out->command == TFR_CMD_REWRITE && n > 1 && out->out) {
@@ -357,7 +524,7 @@ static tfr_status take_option(tfr_args *out, char **argv, int argc, int *at, uns
 }
 
 tfr_status tfr_args_parse(tfr_args *out, int argc, char **argv, tfr_arena *arena, tfr_error *err) {
-    *out = (tfr_args){.command = TFR_CMD_REWRITE};
+    *out = (tfr_args){.command = TFR_CMD_REWRITE, .size_limit = -1, .age_limit = -1};
     if (take_verify(out, argc, argv, arena)) {
         return TFR_OK;
     }

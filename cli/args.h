@@ -9,23 +9,32 @@ typedef enum tfr_command {
     TFR_CMD_WHY,
     TFR_CMD_RULES,
     TFR_CMD_VERIFY,
+    TFR_CMD_WARMUP,
+    TFR_CMD_CACHE,
     TFR_CMD_HELP,
     TFR_CMD_VERSION,
 } tfr_command;
 
-typedef struct tfr_words {
+typedef struct tfr_word_list {
     tfr_str *items; // each also NUL-terminated, except the parts of a comma list
     size_t count, cap;
-} tfr_words;
+} tfr_word_list;
 
 typedef struct tfr_args {
     tfr_command command;
-    tfr_words operands; // without the command's name; of `verify`: all other arguments, in order
-    const char *out;    // -o; NULL: not given
+    tfr_word_list operands; // without the command's name; of `verify`: all other arguments, in
+                            // order; of `cache`: "ls", "verify", "why" and its KEY, "gc" or "path"
+    const char *out; // -o; NULL: not given
     bool write, diff, check, json, quiet;
-    tfr_words rule_dirs;
-    tfr_words only, skip;
+    tfr_word_list rule_dirs;
+    tfr_word_list only, skip;
     tfr_target target;
+    const char *config;   // of warmup
+    tfr_word_list dtypes; // "bf16", "f32"; none: not given
+    int jobs;             // 0: not given
+    bool verbose;         // of warmup
+    int64_t size_limit;   // of cache gc, in bytes; -1: not given
+    int64_t age_limit;    // in seconds; -1: not given
 } tfr_args;
 
 // TFR_E_USAGE: an unknown option or command, a missing value, options that exclude each other.

@@ -8,12 +8,16 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "cli/cache_command.h"
 #include "cli/diff.h"
 #include "cli/files.h"
+#include "cli/progress.h"
+#include "cli/warmup.h"
 
 extern char **environ;
 
@@ -35,6 +39,10 @@ static const char HELP[] =
     "  tfrewrite verify FILE [--config config.json]\n"
     "                              run original and rewritten module, compare outputs (needs "
     "torch)\n"
+    "  tfrewrite warmup FILE --config config.json\n"
+    "                              compile the kernels that the model needs into the cache\n"
+    "  tfrewrite cache ls|verify|why KEY|gc|path\n"
+    "                              look after the kernel cache\n"
     "\n"
     "FILE is a file, a folder (every modeling_*.py below it), or - for standard input.\n"
     "\n"
@@ -48,11 +56,23 @@ static const char HELP[] =
     "      --skip OP,..     do not fuse these ops\n"
     "      --target T       auto (default), host (adds linear) or cuda\n"
     "  -q, --quiet          no report, errors only\n"
+    "\n"
+    "warmup:\n"
+    "      --config FILE    the model's config.json\n"
+    "      --arch host      what to compile for (host is all there is in this version)\n"
+    "      --dtype D,..     bf16, f32; without it the configuration's, else both\n"
+    "  -j, --jobs N         compilers at once; without it as many as CPUs\n"
+    "  -v, --verbose        a line per kernel, and every reason\n"
+    "cache:\n"
+    "      --json           ls and verify as JSON\n"
+    "      --max-size S     gc: what is used least goes until S is left (500M, 2G)\n"
+    "      --max-age D      gc: what has not been used for D goes (12h, 30d)\n"
+    "\n"
     "  -h, --help           this text\n"
     "  -V, --version        the version\n"
     "\n"
-    "Exit status: 0 done, 1 --check or verify found a difference, 2 usage or file error, 3 "
-    "refused\n";
+    "Exit status: 0 done, 1 --check, verify or cache verify found a difference, 2 usage or file "
+    "error, 3 refused\n";
 
 static int exit_status(tfr_status status) {
     return status == TFR_OK ? EXIT_DONE : status == TFR_E_USAGE ? EXIT_USAGE : EXIT_REFUSED;
@@ -85,7 +105,7 @@ static int print(tfr_arena *arena, tfr_str text) {
 // --- ops named by the user ---
 
 // The names of all ops, read off the printed list: what the rules call an op is one.
-static void list_ops(tfr_words *ops, const tfr_rules *rules, tfr_arena *arena) {
+static void list_ops(tfr_word_list *ops, const tfr_rules *rules, tfr_arena *arena) {
     tfr_buf text = {.arena = arena};
     if (tfr_rules_print(&text, rules, NULL, NULL) != TFR_OK) {
         return;
@@ -109,14 +129,14 @@ static void list_ops(tfr_words *ops, const tfr_rules *rules, tfr_arena *arena) {
     }
 }
 
-static tfr_status check_ops(const char *option, const tfr_words *named, const tfr_rules *rules,
+static tfr_status check_ops(const char *option, const tfr_word_list *named, const tfr_rules *rules,
                             tfr_arena *arena, tfr_error *err) {
     for (size_t i = 0; i < named->count; i++) {
         tfr_str word = named->items[i];
         if (tfr_rules_has_op(rules, word)) {
             continue;
         }
-        tfr_words known = {0};
+        tfr_word_list known = {0};
         list_ops(&known, rules, arena);
         tfr_buf list = {.arena = arena};
         for (size_t j = 0; j < known.count; j++) {
@@ -455,6 +475,92 @@ static int run_verify(const tfr_args *args, tfr_arena *arena) {
     return complain(arena, status, &err);
 }
 
+// --- kernels ---
+
+// A bar where somebody looks at it; else lines, if they are asked for.
+typedef struct watcher {
+    tfr_arena *arena;
+    bool bar, verbose;
+} watcher;
+
+static size_t terminal_columns(void) {
+    struct winsize size = {0};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+static void watch(void *context, size_t done, size_t count, tfr_str label) {
+    const watcher *w = context;
+    tfr_buf text = {.arena = w->arena};
+    if (w->bar) {
+        tfr_progress_draw(&text, done, count, label, terminal_columns());
+    } else if (w->verbose && done) {
+        tfr_buf_format(&text, "%zu/%zu %.*s\n", done, count, (int)label.len, label.data);
+    }
+    say(tfr_buf_str(&text));
+}
+
+static void say_warnings(tfr_arena *arena) {
+    char warning[1024];
+    while (tfr_jit_take_warning(warning, sizeof warning)) {
+        tfr_buf text = {.arena = arena};
+        tfr_buf_format(&text, "tfrewrite: warning: %s\n", warning);
+        say(tfr_buf_str(&text));
+    }
+}
+
+static int run_warmup(const tfr_args *args, const tfr_rules *rules, tfr_arena *arena) {
+    run r = {.args = args, .arena = arena};
+    tfr_error err = {0};
+    tfr_warmup warmup;
+    tfr_status status = tfr_warmup_open(&warmup, args, rules, arena, &err);
+    if (!status) {
+        status = collect_jobs(&r, &err);
+    }
+    if (status) {
+        return complain(arena, status, &err);
+    }
+    for (size_t i = 0; i < r.jobs.count; i++) {
+        status = tfr_warmup_add(&warmup, r.jobs.items[i].path, &err);
+        if (status) {
+            worsen(&r, complain(arena, status, &err));
+        }
+    }
+    if (r.status && !warmup.manifest.needs.count) {
+        return r.status;
+    }
+    const char *term = getenv("TERM");
+    watcher w = {.arena = arena, .verbose = args->verbose};
+    w.bar = !args->quiet && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
+    tfr_jit_counts counts;
+    status = tfr_warmup_run(&warmup, args->jobs, args->quiet ? NULL : watch, &w, &counts, &err);
+    if (w.bar) {
+        say(TFR_STR(TFR_PROGRESS_CLEAR));
+    }
+    say_warnings(arena);
+    if (status) {
+        worsen(&r, complain(arena, status, &err));
+    }
+    if (!args->quiet) {
+        tfr_buf text = {.arena = arena};
+        tfr_warmup_report(&text, &warmup, &counts);
+        say(tfr_buf_str(&text));
+    }
+    return r.status;
+}
+
+static int run_cache(const tfr_args *args, tfr_arena *arena) {
+    tfr_error err = {0};
+    tfr_buf text = {.arena = arena};
+    bool damaged = false;
+    tfr_status status = tfr_cache_command(&text, &damaged, args, arena, &err);
+    say_warnings(arena);
+    if (status) {
+        return complain(arena, status, &err);
+    }
+    int code = print(arena, tfr_buf_str(&text));
+    return code ? code : damaged ? EXIT_CHANGES : EXIT_DONE;
+}
+
 static int run_command(const tfr_args *args, tfr_arena *arena) {
     switch (args->command) {
     case TFR_CMD_HELP:
@@ -463,18 +569,22 @@ static int run_command(const tfr_args *args, tfr_arena *arena) {
         return print(arena, TFR_STR("tfrewrite " TFR_VERSION "\n"));
     case TFR_CMD_VERIFY:
         return run_verify(args, arena);
+    case TFR_CMD_CACHE:
+        return run_cache(args, arena);
     case TFR_CMD_REWRITE:
     case TFR_CMD_WHY:
     case TFR_CMD_RULES:
+    case TFR_CMD_WARMUP:
         break;
     }
     tfr_error err = {0};
     tfr_rules *rules = NULL;
     tfr_status status = load_rules(&rules, args, arena, &err);
-    int code = status                           ? complain(arena, status, &err)
-               : args->command == TFR_CMD_WHY   ? run_why(args, rules, arena)
-               : args->command == TFR_CMD_RULES ? run_rules(args, rules, arena)
-                                                : run_rewrite(args, rules, arena);
+    int code = status                            ? complain(arena, status, &err)
+               : args->command == TFR_CMD_WHY    ? run_why(args, rules, arena)
+               : args->command == TFR_CMD_RULES  ? run_rules(args, rules, arena)
+               : args->command == TFR_CMD_WARMUP ? run_warmup(args, rules, arena)
+                                                 : run_rewrite(args, rules, arena);
     tfr_rules_free(rules);
     return code;
 }

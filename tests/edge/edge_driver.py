@@ -31,11 +31,15 @@ ROOT = EDGE.parent.parent
 MODULE = "modeling_edge"  # both programs run under this name, so that names in messages agree
 IMPORT_LINE = b"from tfrewrite import ops as tfr"
 
-if str(ROOT / "python") not in sys.path:
-    sys.path.insert(0, str(ROOT / "python"))
+for folder in (str(ROOT / "python"), str(ROOT / "tests")):
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 sys.dont_write_bytecode = True
 # Bitwise equality holds for the references; kernels have bounds of their own (docs/NUMERICS.md).
-os.environ.setdefault("TFR_JIT", "off")
+# They also load a library into Python, which a sanitised one cannot be.
+os.environ.setdefault("TFR_OPS", "ref")
+# With kernels, of a tensor's largest magnitude: products are sums in another order.
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2**-6, torch.float16: 2**-9}
 torch.set_num_threads(1)  # the same summation order in both runs, whatever else the machine does
 
 
@@ -472,20 +476,23 @@ def freeze(value, storages: dict):
     raise TypeError(f"cases() yields {type(value).__name__}, which cannot be compared")
 
 
-def compare(old, new, path: str = "result") -> None:
+def compare(old, new, path: str = "result", bits: bool = True) -> None:
+    """To the bit, or float values within TOLERANCE and the rest to the bit."""
     if old[0] != new[0] or old[1] != new[1]:
         raise Fault(f"{path}: {old[0]} {old[1]} became {new[0]} {new[1]}")
     if old[0] == "tensor":
         if old[2] != new[2]:
             names = "(dtype, shape, strides, requires_grad, shares memory with)"
             raise Fault(f"{path}: {names} {old[2]} became {new[2]}")
+        if not bits and old[3].dtype in TOLERANCE:
+            return compare_values(old[3], new[3], path)
         a, b = (t[3].contiguous().reshape(-1).view(torch.uint8) for t in (old, new))
         if not torch.equal(a, b):
             wrong = (a != b).view(old[3].numel(), -1).any(1).sum()
             gap = (old[3].double() - new[3].double()).abs().nan_to_num().max()
             raise Fault(f"{path}: {wrong} of {old[3].numel()} elements differ, by up to {gap:.3g}")
     elif old[0] == "value":
-        if old[2] != new[2]:
+        if old[2] != new[2] and not (not bits and close_numbers(old, new)):
             raise Fault(f"{path}: {old[2]} became {new[2]}")
     else:
         if len(old[2]) != len(new[2]):
@@ -494,12 +501,28 @@ def compare(old, new, path: str = "result") -> None:
             if old[0] == "dict":
                 if a[0] != b[0]:
                     raise Fault(f"{path}: key {a[0]!r} became {b[0]!r}")
-                compare(a[1], b[1], f"{path}[{a[0]!r}]")
+                compare(a[1], b[1], f"{path}[{a[0]!r}]", bits)
             else:
-                compare(a, b, f"{path}[{index}]")
+                compare(a, b, f"{path}[{index}]", bits)
 
 
-def check_runs(before: bytes, after: bytes, dtype: torch.dtype) -> int:
+def compare_values(old: torch.Tensor, new: torch.Tensor, path: str) -> None:
+    plain = old.isfinite()
+    if any(not torch.equal(f(old), f(new)) for f in (torch.isnan, torch.isposinf, torch.isneginf)):
+        raise Fault(f"{path}: NaN or infinities in other places")
+    gap, scale = (old - new)[plain].abs().double(), old[plain].abs().double()
+    if gap.numel() and not gap.max() <= TOLERANCE[old.dtype] * scale.max():
+        raise Fault(f"{path}: values differ by up to {gap.max():.3g} of {scale.max():.3g}")
+
+
+def close_numbers(old, new) -> bool:
+    if old[1] != "float":
+        return False
+    a, b = float(old[2]), float(new[2])
+    return abs(a - b) <= TOLERANCE[torch.bfloat16] * abs(a)
+
+
+def check_runs(before: bytes, after: bytes, dtype: torch.dtype, bits: bool = True) -> int:
     """Runs original and result on the same random numbers; the number of results compared."""
     old = run_module(before, dtype)
     if len(old) < 2:
@@ -515,7 +538,7 @@ def check_runs(before: bytes, after: bytes, dtype: torch.dtype) -> int:
     faults = []
     for index, (a, b) in enumerate(zip(old, new)):
         try:
-            compare(a, b, f"result {index}")
+            compare(a, b, f"result {index}", bits)
         except Fault as fault:
             faults.append(str(fault))
     if faults:

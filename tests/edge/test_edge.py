@@ -6,6 +6,8 @@ import functools
 import re
 from pathlib import Path
 
+import edge_driver  # noqa: F401 - the path of modes
+import modes
 import pytest
 import torch
 from edge_driver import (
@@ -53,7 +55,8 @@ def rewritten(path: Path) -> Outcome:
 
 def runs() -> list:
     return [
-        pytest.param(path, dtype, id=f"{name_of(path)}-{dtype}")
+        modes.parameter(mode, path, dtype, id=f"{name_of(path)}-{dtype}")
+        for mode in (modes.REFERENCES, modes.KERNELS, modes.OFF)
         for path in INPUTS
         for dtype in wanted(path).dtypes
     ]
@@ -77,14 +80,25 @@ def test_text(path):
         check_second_run(out, rewrite_with_binary(out.text, wanted(path).args))
 
 
-@pytest.mark.parametrize("path, dtype", runs())
-def test_equal(path, dtype):
-    data, out = path.read_bytes(), rewritten(path)
+@pytest.mark.parametrize("run", runs())
+def test_equal(run):
+    mode, path, dtype = run
+    data, out, dtype = path.read_bytes(), rewritten(path), getattr(torch, dtype)
     if out.text in (data, None):
         # Nothing to compare, but the input must still be a program that runs.
-        assert len(run_module(data, getattr(torch, dtype))) > 1
+        assert mode != modes.REFERENCES or len(run_module(data, dtype)) > 1
+    elif mode == modes.REFERENCES:
+        check_runs(data, out.text, dtype)
+    elif mode == modes.OFF:
+        with modes.running(mode):
+            check_runs(data, out.text, dtype)
     else:
-        check_runs(data, out.text, getattr(torch, dtype))
+        from tfrewrite import ops
+        with modes.running(mode), ops.record() as paths:
+          with torch.no_grad():
+            try: check_runs(data, out.text, dtype, bits=False)
+            finally:
+                open("/tmp/mt/edge_paths.txt","a").write(f"{name_of(path)} {dtype} {dict(paths)}\n")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,6 @@
 """Paths, threads, and the largest difference of each check, printed at the end of a run."""
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-for folder in (str(ROOT / "python"), str(HERE)):
+for folder in (str(ROOT / "python"), str(HERE.parent), str(HERE)):
     if folder not in sys.path:
         sys.path.insert(0, folder)
 os.environ.setdefault(
@@ -18,6 +19,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")])
 )
 
+import modes  # noqa: E402, F401 - sets the environment of the ops
 import torch  # noqa: E402
 
 torch.set_num_threads(1)
@@ -26,7 +28,6 @@ _worst = pytest.StashKey[dict]()
 
 def pytest_configure(config):
     config.stash[_worst] = {}
-    config.addinivalue_line("markers", "slow: compiles with Inductor, minutes")
 
 
 @pytest.fixture
@@ -56,4 +57,7 @@ def pytest_terminal_summary(terminalreporter, config):
                 f" bfloat16 elements off {100 * max(v.ulp_share for v in values):.3g}%"
                 f" by {max(v.max_ulp for v in values)} ulp"
             )
+            if ratios := [r for v in values for r in v.ratios]:
+                mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+                line += f", errors {mean:.3f} times the original's, largest {max(ratios):.3f}"
         terminalreporter.write_line(f"{check}: {line}")

@@ -3,7 +3,9 @@
     python tests/numeric/families.py            show how the table differs from what is fused now
     python tests/numeric/families.py --write    write expected_ops.json anew; review its diff
 
-A family is one modeling file. Its variants are configurations that reach other branches of that
+The table holds per family what is fused in which class, and per variant how often one forward pass
+calls each op, and, in the file rewritten for the host, how often each reference is computed by a
+kernel or otherwise. A family is one modeling file. Its variants are configurations that reach other branches of that
 file (biases, q/k norms, windows, packed or parallel layouts). Knows nothing of pytest.
 """
 
@@ -17,6 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected_ops.json"
+PARTS = ("fused", "calls", "paths")
 
 # eps is large and unlike any default: a rewrite that takes eps from elsewhere moves float32
 # results well over the bound.
@@ -251,8 +254,27 @@ def calls_by_class(calls) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
+def paths_by_variant(family: Family) -> dict[str, dict[str, int]]:
+    """variant -> by what one forward pass of the file rewritten for the host is computed."""
+    import harness
+    import kernel_checks
+    import modes
+    from tfrewrite import ops
+
+    text = harness.rewrite_family(family.name, "host").text
+    module = harness.load_module(family.name, text, "counted_host")
+    found = {}
+    for variant in family.variants:
+        model = harness.build(module, family, variant)
+        with modes.running(modes.KERNELS), ops.record() as paths:
+            harness.prefill(model, harness.inputs(model))
+        found[variant] = kernel_checks.paths_by_reference(paths)
+    return found
+
+
 def observed_table() -> dict:
     """The table as it is now: the report, and what one forward pass of each variant calls."""
+    import modes  # before anything imports tfrewrite.ops
     import harness
 
     table = {}
@@ -266,7 +288,11 @@ def observed_table() -> dict:
             recorder.calls.clear()
             harness.prefill(model, harness.inputs(model))
             calls[variant] = calls_by_class(recorder.calls)
-        table[family.name] = {"fused": fused_by_class(rewritten.fused), "calls": calls}
+        table[family.name] = {
+            "fused": fused_by_class(rewritten.fused),
+            "calls": calls,
+            "paths": paths_by_variant(family),
+        }
     return table
 
 
@@ -275,11 +301,11 @@ def dump(table: dict) -> str:
     out = ["{"]
     for i, (family, entry) in enumerate(sorted(table.items())):
         out.append(f"  {json.dumps(family)}: {{")
-        for j, part in enumerate(("fused", "calls")):
+        for j, part in enumerate(parts := [p for p in PARTS if p in entry]):
             out.append(f'    "{part}": {{')
             rows = [f"      {json.dumps(k)}: {json.dumps(v)}" for k, v in entry[part].items()]
             out += [r + ("," if n + 1 < len(rows) else "") for n, r in enumerate(rows)]
-            out.append("    }" + ("," if j == 0 else ""))
+            out.append("    }" + ("," if j + 1 < len(parts) else ""))
         out.append("  }" + ("," if i + 1 < len(table) else ""))
     return "\n".join([*out, "}"]) + "\n"
 
@@ -304,7 +330,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--write", action="store_true", help="write expected_ops.json")
     options = parser.parse_args()
-    sys.path.insert(0, str(HERE))
+    sys.path[:0] = [str(HERE), str(HERE.parent)]
     observed = observed_table()
     old = expected_table() if EXPECTED.exists() else {}
     diff = table_diff(old, observed)

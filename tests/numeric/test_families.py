@@ -1,7 +1,10 @@
 """Rewritten models give the numbers of the originals: 13 families, two dtypes, two attentions.
 
-What was fused is held against expected_ops.json, so that equality with nothing fused fails; how
-to renew it: families.py.
+With references and with the ops off to the bit, with kernels within their bounds. What was fused,
+and by what it was computed, is held against expected_ops.json, so that equality with nothing fused
+fails; how to renew it: families.py.
+
+    TFR_JIT=off pytest tests/numeric/test_families.py -m kernels    the same with the generic build
 """
 
 import ast
@@ -9,94 +12,176 @@ import sys
 
 import families
 import harness
+import kernel_checks
+import modes
 import pytest
 import torch
 from families import FAMILIES, VARIANTS
 
 DTYPES = [torch.float32, torch.bfloat16]
-CASES = [(f, v, attn, dtype) for f, v in VARIANTS for attn in FAMILIES[f].attn for dtype in DTYPES]
-IDS = [f"{f}-{v}-{attn}-{str(dtype)[6:]}" for f, v, attn, dtype in CASES]
+
+
+def cases():
+    """(mode, family, variant, attention, dtype): everything with references, else a selection."""
+    for family, variant in VARIANTS:
+        attentions = FAMILIES[family].attn
+        first = variant == next(iter(FAMILIES[family].variants))
+        for attn in attentions:
+            for dtype in DTYPES:
+                id = f"{family}-{variant}-{attn}-{str(dtype)[6:]}"
+                case = (family, variant, attn, dtype)
+                yield modes.parameter(modes.REFERENCES, *case, id=id)
+                if first or attn == attentions[-1]:
+                    yield modes.parameter(modes.KERNELS, *case, id=id)
+                if first and attn == attentions[-1]:
+                    yield modes.parameter(modes.OFF, *case, id=id)
+
+
+def target(mode):
+    """Kernels run on files rewritten for the host, which have one op more: `linear`."""
+    return "host" if mode == modes.KERNELS else "auto"
 
 
 @pytest.fixture(scope="module")
 def modules():
-    """family -> (original module, rewritten module, recorder of the rewritten one's op calls)."""
+    """(family, mode) -> (original module, rewritten module, recorder of its op calls).
+
+    Without a recorder for kernels: they read a norm's source, in which no other call may stand.
+    """
     loaded = {}
 
-    def get(name):
-        if name not in loaded:
-            recorder = harness.Recorder(keep=True)
-            rewritten = harness.load_module(
-                name, harness.rewrite_family(name).text, "rewritten", recorder
-            )
-            loaded[name] = harness.original_module(name), rewritten, recorder
-        return loaded[name]
+    def get(name, mode):
+        key = name, target(mode)
+        if key not in loaded:
+            recorder = None if mode == modes.KERNELS else harness.Recorder(keep=True)
+            text = harness.rewrite_family(*key).text
+            rewritten = harness.load_module(name, text, f"rewritten_{key[1]}", recorder)
+            loaded[key] = harness.original_module(name), rewritten, recorder
+        return loaded[key]
 
     return get
+
+
+@pytest.fixture(scope="module")
+def originals():
+    """What originals computed, which is the same for every mode."""
+    return {}
 
 
 class Pair:
     """An original and a rewritten model with the same weights."""
 
-    def __init__(self, modules, family, variant, attn, dtype):
-        original, rewritten, self.recorder = modules(family)
+    def __init__(self, modules, originals, mode, *case):
+        family, variant, attn, dtype = case
+        original, rewritten, self.recorder = modules(family, mode)
+        self.mode, self.case, self.results = mode, case, originals
         self.old = harness.build(original, FAMILIES[family], variant, attn, dtype)
         self.new = harness.build(rewritten, FAMILIES[family], variant, attn, dtype)
         harness.copy_weights(self.old, self.new)
-        self.recorder.calls.clear()
+        if self.recorder:
+            self.recorder.calls.clear()
+
+    def original(self, run, *arguments, **keywords):
+        key = (self.case, run.__name__, *map(str, arguments))
+        if key not in self.results:
+            self.results[key] = run(self.old, *arguments, **keywords)
+        return self.results[key]
+
+    def exact(self, run, *arguments, **keywords):
+        """The original's results in float32, where those of bfloat16 are judged by them."""
+        if self.mode != modes.KERNELS or self.case[3] != torch.bfloat16:
+            return None
+        key = (self.case, "exact", run.__name__, *map(str, arguments))
+        if key not in self.results:
+            model = kernel_checks.exact_model(self.old)
+            self.results[key] = run(model, *arguments, **keywords)
+        return self.results[key]
+
+    def compare(self, run, *arguments):
+        old, new = self.original(run, *arguments), run(self.new, *arguments)
+        return harness.compare(old, new, exact=self.exact(run, *arguments))
 
 
-@pytest.fixture(params=CASES, ids=IDS)
+@pytest.fixture(params=cases())
 def case(request):
-    return request.param
+    with modes.running(request.param[0]):
+        yield request.param
 
 
 @pytest.fixture
-def pair(case, modules):
-    return Pair(modules, *case)
+def pair(case, modules, originals):
+    return Pair(modules, originals, *case)
+
+
+@pytest.fixture
+def plain_pair(modules, originals):
+    """The first variant of a family in float32, with references."""
+
+    def get(family):
+        variant = next(iter(FAMILIES[family].variants))
+        return Pair(modules, originals, modes.REFERENCES, family, variant, "eager", torch.float32)
+
+    with modes.running(modes.REFERENCES):
+        yield get
 
 
 def label(check, case):
-    return f"{check} {str(case[3])[6:]}"
+    return f"{case[0]}: {check} {str(case[4])[6:]}"
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 def test_prefill(pair, case, figures, padded):
     """Logits, every hidden state, attentions, and the cache: values, dtypes, strides."""
     batch = harness.inputs(pair.old, padded)
-    figures(
-        label("prefill", case),
-        harness.compare(harness.prefill(pair.old, batch), harness.prefill(pair.new, batch)),
-    )
+    figures(label("prefill", case), pair.compare(harness.prefill, batch))
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
 def test_cached_decode(pair, case, figures, padded):
     batch = harness.inputs(pair.old, padded)
-    figures(
-        label("decode", case),
-        harness.compare(harness.decode(pair.old, batch), harness.decode(pair.new, batch)),
-    )
+    figures(label("decode", case), pair.compare(harness.decode, batch))
 
 
 @pytest.mark.parametrize("cache_implementation", ["dynamic", "static"])
 def test_generate(pair, case, figures, cache_implementation):
     batch = harness.inputs(pair.old, padded=True)
-    old, new = (harness.generate(m, batch, cache_implementation) for m in (pair.old, pair.new))
-    figures(label(f"generate {cache_implementation}", case), harness.compare_generation(old, new))
+    old = pair.original(harness.generate, batch, cache_implementation)
+    if pair.mode == modes.KERNELS:
+        forced = {"forced": old["sequences"]}
+        new = harness.generate(pair.new, batch, cache_implementation, **forced)
+        exact = pair.exact(harness.generate, batch, cache_implementation, **forced)
+        found = kernel_checks.compare_forced(old, new, exact)
+    else:
+        new = harness.generate(pair.new, batch, cache_implementation)
+        found = harness.compare_generation(old, new)
+    figures(label(f"generate {cache_implementation}", case), found)
 
 
 def test_training_step(pair, case, figures):
-    """Loss, and the gradient of every parameter."""
+    """Loss, and the gradient of every parameter: to the bit, as no kernel runs."""
+    from tfrewrite import ops
+
     batch = harness.inputs(pair.old)
-    old, new = harness.train(pair.old, batch), harness.train(pair.new, batch)
+    old = pair.original(harness.train, batch)
+    with ops.record() as paths:
+        new = harness.train(pair.new, batch)
+    assert {path for _, _, path in paths} <= {"reference", "helper"} and paths
     assert any(g is not None and bool(g.any()) for g in old["grad"].values())
     figures(label("training step", case), harness.compare(old, new))
 
 
 def test_op_results(pair, case):
-    """Each op result has the value, dtype and strides of what the original computes there."""
+    """Each op result has the value, dtype and strides of what the original computes there.
+
+    With kernels: of what the references compute from the same arguments.
+    """
     batch = harness.inputs(pair.old)
+    if pair.mode == modes.KERNELS:
+        with kernel_checks.beside_references() as seen:
+            harness.decode(pair.new, batch)
+        seen.check()
+        assert seen.calls
+        return
     with torch.no_grad(), harness.Trace() as trace:
         pair.old(**batch, use_cache=True)
     pair.recorder.calls.clear()
@@ -105,20 +190,43 @@ def test_op_results(pair, case):
 
 
 @pytest.mark.parametrize("family,variant", VARIANTS, ids=[f"{f}-{v}" for f, v in VARIANTS])
-def test_ops_ran(modules, family, variant):
+@pytest.mark.parametrize("mode", [modes.parameter(modes.REFERENCES), modes.parameter(modes.OFF)])
+def test_ops_ran(modules, originals, mode, family, variant):
     """One forward pass calls each op as often as the table says, and none goes around its op.
 
     "helper" as a path means that the op called the file's own function in place of its formula.
     """
     from tfrewrite import ops
 
-    pair = Pair(modules, family, variant, "eager", torch.float32)
-    with ops.record() as paths:
+    pair = Pair(modules, originals, mode, family, variant, "eager", torch.float32)
+    with modes.running(mode), ops.record() as paths:
         harness.prefill(pair.new, harness.inputs(pair.new))
     observed = families.calls_by_class(pair.recorder.calls)
     assert observed == families.expected_table()[family]["calls"][variant]
-    assert {path for _, _, path in paths} == {"reference"}
+    helped = {op for op, _, path in paths if path == "helper"}
+    assert {path for _, _, path in paths} == {"reference"} | ({"helper"} if helped else set())
+    assert bool(helped) == (mode == modes.OFF)
     assert sum(paths.values()) == sum(observed.values())
+
+
+@pytest.mark.parametrize("family,variant", VARIANTS, ids=[f"{f}-{v}" for f, v in VARIANTS])
+@pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "bfloat16"])
+@pytest.mark.kernels
+def test_kernels_ran(modules, originals, dtype, family, variant):
+    """Each op is computed by the path that the table says; one back at its reference is a loss."""
+    from tfrewrite import ops
+
+    pair = Pair(modules, originals, modes.KERNELS, family, variant, "eager", dtype)
+    batch = harness.inputs(pair.new)
+    expected = families.expected_table()[family]["paths"][variant]
+    with modes.running(modes.KERNELS):
+        with ops.record() as paths:
+            harness.prefill(pair.new, batch)
+        rows = batch["input_ids"].numel()
+        assert kernel_checks.paths_by_reference(paths, dtype, rows) == expected
+        with ops.record() as paths:
+            harness.prefill(pair.new, {"input_ids": torch.full((harness.BATCH, 1), 7)})
+        assert kernel_checks.paths_by_reference(paths, dtype, harness.BATCH) == expected
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -141,10 +249,13 @@ def test_report_agrees_with_text(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_replaced_helper_is_called(modules, family, monkeypatch):
+@pytest.mark.parametrize(
+    "mode", [modes.parameter(modes.REFERENCES), modes.parameter(modes.KERNELS)]
+)
+def test_replaced_helper_is_called(modules, originals, mode, family, monkeypatch):
     """Whoever puts another rope function into the module gets it called, fused or not."""
     variant = next(iter(FAMILIES[family].variants))
-    pair = Pair(modules, family, variant, "eager", torch.float32)
+    pair = Pair(modules, originals, mode, family, variant, "eager", torch.float32)
     batch = harness.inputs(pair.old)
     before = harness.prefill(pair.old, batch)
     for model in (pair.old, pair.new):
@@ -157,7 +268,8 @@ def test_replaced_helper_is_called(modules, family, monkeypatch):
         monkeypatch.setattr(module, "apply_rotary_pos_emb", other)
     after = harness.prefill(pair.old, batch)
     assert not torch.equal(before["logits"], after["logits"])
-    harness.compare(after, harness.prefill(pair.new, batch))
+    with modes.running(mode):
+        harness.compare(after, harness.prefill(pair.new, batch))
 
 
 def test_table_covers_every_family():
@@ -165,9 +277,10 @@ def test_table_covers_every_family():
     assert sorted(table) == sorted(FAMILIES)
     for name, family in FAMILIES.items():
         assert table[name]["fused"], name
-        assert sorted(table[name]["calls"]) == sorted(family.variants), name
-        for variant, calls in table[name]["calls"].items():
-            assert calls, (name, variant)
+        for part in ("calls", "paths"):
+            assert sorted(table[name][part]) == sorted(family.variants), name
+            for variant, calls in table[name][part].items():
+                assert calls, (name, variant)
 
 
 def test_qwen3_is_fused_as_designed():
@@ -197,12 +310,11 @@ def test_qwen3_linear_only_for_the_host():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_state_and_identity(modules, family):
+def test_state_and_identity(plain_pair, family):
     """Same keys, shapes, class names, signatures and module tree: nothing of the state moves."""
     import inspect
 
-    variant = next(iter(FAMILIES[family].variants))
-    pair = Pair(modules, family, variant, "eager", torch.float32)
+    pair = plain_pair(family)
     for (a, m), (b, n) in zip(pair.old.named_modules(), pair.new.named_modules(), strict=True):
         assert (a, type(m).__name__) == (b, type(n).__name__)
         assert str(inspect.signature(type(m).forward)) == str(inspect.signature(type(n).forward))

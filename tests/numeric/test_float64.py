@@ -2,18 +2,23 @@
 
 At most 1.05x in the geometric mean over 20 seeds. The oracle is the same source with its float32
 casts rewritten to float64. Three levels: whole models, norm and MLP modules, and every reference
-of the rule files against the op that it stands for.
+of the rule files against the op that it stands for; with references and with kernels. Whole models
+in bfloat16 the same, where float32 is the oracle.
 """
 
+import copy
 import importlib
 import inspect
 import types
 import zlib
 
 import harness
+import kernel_checks
+import modes
 import pytest
 import torch
 from families import FAMILIES, expected_table
+from tfrewrite import ops as tfr
 from torch import nn
 
 SEEDS = range(20)
@@ -29,6 +34,12 @@ def assert_no_worse(name, figures, errors):
     assert ratio <= MAX_RATIO, f"{name}: {ratio:.4f} times the original's error"
 
 
+@pytest.fixture(params=[modes.parameter(m) for m in (modes.REFERENCES, modes.KERNELS)])
+def mode(request):
+    with modes.running(request.param):
+        yield request.param
+
+
 @pytest.fixture(scope="module")
 def three_models():
     """family -> (original, rewritten, oracle) with the same weights; the oracle's in float64."""
@@ -38,9 +49,10 @@ def three_models():
         if name not in built:
             family, text = FAMILIES[name], harness.original_text(name)
             variant = next(iter(family.variants))
+            rewritten = harness.rewrite_family(name, "host").text
             modules = [
                 harness.original_module(name),
-                harness.load_module(name, harness.rewrite_family(name).text, "float64_pair"),
+                harness.load_module(name, rewritten, "float64_pair"),
                 harness.load_module(name, harness.float64_text(text), "oracle"),
             ]
             old, new, oracle = (harness.build(m, family, variant) for m in modules)
@@ -61,22 +73,45 @@ def reseed(models, seed):
         b.data = a.data.double() if a.is_floating_point() else a.data.clone()
 
 
+def logits(models, batch):
+    with torch.no_grad():
+        return [m(**batch, use_cache=False).logits for m in models]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_model(three_models, family, figures):
+def test_model(three_models, family, mode, figures):
     models = three_models(family)
     batch = harness.inputs(models[0])
     errors = []
     for seed in SEEDS:
         reseed(models, seed)
-        with torch.no_grad():
-            a, b, exact = (m(**batch, use_cache=False).logits for m in models)
+        a, b, exact = logits(models, batch)
         assert exact.dtype == torch.float64
         errors.append((harness.rms(a - exact), harness.rms(b - exact)))
-    assert_no_worse("error ratio, models", figures, errors)
+    assert_no_worse(f"error ratio, models, {mode}", figures, errors)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bfloat16_model(three_models, family, figures):
+    """One draw of rounding errors is as good as another, so the mean must not grow."""
+    wide, *_ = models = three_models(family)
+    batch = harness.inputs(wide)
+    old, new = (copy.deepcopy(m).bfloat16() for m in models[:2])
+    errors = []
+    for seed in SEEDS:
+        harness.randomize(wide, seed)
+        harness.copy_weights(wide, old)
+        harness.copy_weights(wide, new)
+        with modes.running(modes.KERNELS):
+            a, b, exact = logits((old, new, kernel_checks.exact_model(old)), batch)
+        assert a.dtype == b.dtype == torch.bfloat16 and exact.dtype == torch.float32
+        errors.append((harness.rms(a - exact), harness.rms(b - exact)))
+    assert_no_worse("error ratio, bfloat16 models", figures, errors)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_modules(three_models, family, figures):
+def test_modules(three_models, family, mode, figures):
     """One norm and one MLP of each family on inputs of several magnitudes."""
     models = three_models(family)
     reseed(models, 0)
@@ -97,7 +132,7 @@ def test_modules(three_models, family, figures):
             with torch.no_grad():
                 a, b, exact = old(x), new(x), oracle(x.double())
             errors.append((harness.rms(a - exact), harness.rms(b - exact)))
-        assert_no_worse("error ratio, modules", figures, errors)
+        assert_no_worse(f"error ratio, modules, {mode}", figures, errors)
         tested += 1
     assert tested, f"{family}: no module tested"
 
@@ -111,17 +146,19 @@ NUMERIC_OPS = ("rms_norm", "add_rms_norm", "gated_rms_norm", "act_mul", "rope", 
 
 
 class RMSNorm(nn.Module):
-    """A stand-in for the user's norm module where an op takes one."""
+    """A stand-in for the user's norm module where an op takes one, rewritten as that would be."""
 
-    def __init__(self, width):
+    def __init__(self, weight):
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
+        self.weight, self.eps = nn.Parameter(weight), 1e-3
 
     def forward(self, x):
-        wide = x if x.dtype == torch.float64 else x.to(torch.float32)
-        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-3)).to(
-            x.dtype
-        )
+        return tfr.rms_norm(x, self.weight, self.eps, order="cast_weight")
+
+
+class ExactNorm(RMSNorm):
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps))
 
 
 def _angles(seed, width):
@@ -145,9 +182,7 @@ def value_of(op, variant, parameter, kind, seed):
     literals = variant.literals
     width = WIDTH if "rope" in op else INNER
     if kind == "Norm":
-        norm = RMSNorm(width)
-        norm.weight.data = 1 + 0.3 * torch.randn(width, generator=generator)
-        return norm
+        return RMSNorm(1 + 0.3 * torch.randn(width, generator=generator))
     if kind == "Act":
         return nn.SiLU()
     if kind == "Param":
@@ -210,9 +245,9 @@ def float64_reference(function):
 
 
 def doubled(value):
+    if isinstance(value, RMSNorm):
+        return ExactNorm(value.weight.detach().double())
     if isinstance(value, nn.Module):
-        import copy
-
         return copy.deepcopy(value).double()
     return value.double() if torch.is_tensor(value) and value.is_floating_point() else value
 
@@ -223,10 +258,9 @@ def tensors(result):
 
 def call_op(op, variant, values):
     """The op through its public call, with this variant's literals."""
-    ops = importlib.import_module("tfrewrite.ops")
     positional = [values[p] if isinstance(p, str) else p.value for p in variant.positional]
     named = {k: values[p] for k, p in variant.named.items()}
-    return getattr(ops, op)(*positional, **variant.literals, **named)
+    return getattr(tfr, op)(*positional, **variant.literals, **named)
 
 
 def test_every_numeric_op_has_variants():
@@ -235,7 +269,7 @@ def test_every_numeric_op_has_variants():
 
 
 @pytest.mark.parametrize("op,name", variants(), ids=lambda v: v)
-def test_reference(op, name, figures):
+def test_reference(op, name, mode, figures):
     rules = importlib.import_module("tfrewrite.rules")
     variant = next(v for v in rules.load()[op].variants if v.name == name)
     exact_reference = float64_reference(variant.function)
@@ -243,13 +277,16 @@ def test_reference(op, name, figures):
         p: getattr(a, "__name__", str(a)).split(".")[-1]
         for p, a in variant.function.__annotations__.items()
     }
+    by_kernel = mode == modes.KERNELS and variant.kernel is not None
     errors = []
     for seed in SEEDS:
         values = {p: value_of(op, variant, p, kinds[p], seed) for p in variant.parameters}
-        with torch.no_grad():
+        with torch.no_grad(), modes.running(modes.REFERENCES):
             old = tensors(variant.function(**values))
-            new = tensors(call_op(op, variant, values))
             exact = tensors(exact_reference(**{p: doubled(v) for p, v in values.items()}))
+        with torch.no_grad(), tfr.record() as paths:
+            new = tensors(call_op(op, variant, values))
+        assert paths[op, name, modes.kernel_path() if by_kernel else "reference"] == 1, paths
         for a, b, e in zip(old, new, exact, strict=True):
             assert a.shape == b.shape == e.shape and a.dtype == b.dtype and e.dtype == torch.float64
         errors.append(
@@ -258,4 +295,4 @@ def test_reference(op, name, figures):
                 for side in (old, new)
             )
         )
-    assert_no_worse("error ratio, references", figures, errors)
+    assert_no_worse(f"error ratio, ops, {mode}", figures, errors)

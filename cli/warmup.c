@@ -1,0 +1,179 @@
+// What rewriter/manifest.h says is needed, as requests to jit/: the same ones, byte for byte, that
+// the runtime makes for such a call (runtime/kernels.c), since the source is the key.
+#include "cli/warmup.h"
+
+#include "jit/cache.h"
+#include "jit/generate.h"
+
+#define UNMET_ROWS 12
+
+static tfr_need_dtype dtype_of(tfr_str name) {
+    return tfr_str_eq(name, TFR_STR("bf16")) || tfr_str_eq(name, TFR_STR("bfloat16"))
+               ? TFR_NEED_BF16
+               : TFR_NEED_F32;
+}
+
+// What the configuration says its weights are; false: nothing, or a dtype without kernels.
+static bool dtype_of_config(const tfr_json *config, tfr_need_dtype *out) {
+    static const char *const KEYS[] = {"dtype", "torch_dtype"};
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        const tfr_json *value = tfr_config_get(config, tfr_str_from(KEYS[i]));
+        bool known = value && value->kind == TFR_JSON_TEXT &&
+                     (tfr_str_eq(value->text, TFR_STR("bfloat16")) ||
+                      tfr_str_eq(value->text, TFR_STR("float32")));
+        if (known) {
+            *out = dtype_of(value->text);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void set_dtypes(tfr_warmup *w, const tfr_args *args) {
+    bool wanted[2] = {false, false};
+    for (size_t i = 0; i < args->dtypes.count; i++) {
+        wanted[dtype_of(args->dtypes.items[i])] = true;
+    }
+    tfr_need_dtype own;
+    if (!args->dtypes.count && dtype_of_config(w->options.config, &own)) {
+        wanted[own] = true;
+    } else if (!args->dtypes.count) {
+        wanted[TFR_NEED_BF16] = wanted[TFR_NEED_F32] = true;
+    }
+    for (int i = TFR_NEED_BF16; i >= TFR_NEED_F32; i--) {
+        if (wanted[i]) {
+            w->dtypes[w->options.dtype_count++] = (tfr_need_dtype)i;
+        }
+    }
+    w->options.dtypes = w->dtypes;
+}
+
+tfr_status tfr_warmup_open(tfr_warmup *out, const tfr_args *args, const tfr_rules *rules,
+                           tfr_arena *arena, tfr_error *err) {
+    *out = (tfr_warmup){.arena = arena, .verbose = args->verbose};
+    const char *slash = strrchr(args->config, '/');
+    out->options = (tfr_manifest_options){
+        .rewrite = {.rules = rules,
+                    .target = TFR_TARGET_HOST,
+                    .only = args->only.count ? args->only.items : NULL,
+                    .only_count = args->only.count,
+                    .skip = args->skip.count ? args->skip.items : NULL,
+                    .skip_count = args->skip.count},
+        .kernels = &out->kernels,
+        .config_name = slash ? slash + 1 : args->config,
+    };
+    tfr_status status = tfr_config_read(&out->options.config, args->config, arena, err);
+    if (status) {
+        return status;
+    }
+    tfr_kernels_list(&out->kernels, rules, arena);
+    set_dtypes(out, args);
+    return TFR_OK;
+}
+
+tfr_status tfr_warmup_add(tfr_warmup *w, const char *path, tfr_error *err) {
+    tfr_arena *arena = tfr_arena_new();
+    tfr_source source;
+    tfr_status status = tfr_source_read(&source, path, arena, err);
+    if (!status) {
+        status = tfr_manifest_add(&w->manifest, &source, &w->options, w->arena, err);
+    }
+    tfr_arena_free(arena);
+    return status;
+}
+
+// --- requests ---
+
+static tfr_status template_of(tfr_str *out, const tfr_kernel_op *op, tfr_arena *arena,
+                              tfr_error *err) {
+    if (op->directory) {
+        return tfr_template_read(out, op->directory, op->template_name, arena, err);
+    }
+    *out = tfr_template_builtin(op->template_name);
+    return out->data ? TFR_OK
+                     : tfr_fail(err, TFR_E_USAGE, NULL, 0, 0, "%s.%s: there is no template %s",
+                                op->op, op->variant, op->template_name);
+}
+
+static tfr_status make_request(tfr_jit_request *out, const tfr_need *need, tfr_arena *arena,
+                               tfr_error *err) {
+    tfr_spec_tensor *tensors = TFR_NEW_ARRAY(arena, tfr_spec_tensor, need->tensor_count);
+    for (uint32_t i = 0; i < need->tensor_count; i++) {
+        const tfr_need_tensor *t = &need->tensors[i];
+        tensors[i] = (tfr_spec_tensor){t->name, (int32_t)t->dtype, t->last};
+    }
+    tfr_spec spec = {
+        .label = tfr_str_format(arena, "%s.%s", need->op->op, need->op->variant).data,
+        .template_name = need->op->template_name,
+        .options = need->options,
+        .tensors = tensors,
+        .tensor_count = need->tensor_count,
+    };
+    tfr_status status = template_of(&spec.template_text, need->op, arena, err);
+    if (!status) {
+        tfr_generated made;
+        tfr_generate(&made, &spec, arena);
+        *out = (tfr_jit_request){made.label, made.source};
+    }
+    return status;
+}
+
+// Several needs may come to one source: a template need not use all that it is told.
+static bool is_new(const tfr_jit_request *requests, size_t count, const tfr_jit_request *made) {
+    for (size_t i = 0; i < count; i++) {
+        if (tfr_str_eq(requests[i].source, made->source)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+tfr_status tfr_warmup_run(tfr_warmup *w, int jobs, tfr_warmup_progress progress, void *context,
+                          tfr_jit_counts *counts, tfr_error *err) {
+    *counts = (tfr_jit_counts){0};
+    w->kernel_count = 0;
+    tfr_jit_request *requests =
+        TFR_NEW_ARRAY(w->arena, tfr_jit_request, w->manifest.needs.count + 1);
+    for (size_t i = 0; i < w->manifest.needs.count; i++) {
+        tfr_jit_request made;
+        tfr_status status = make_request(&made, &w->manifest.needs.items[i], w->arena, err);
+        if (status) {
+            return status;
+        }
+        if (is_new(requests, w->kernel_count, &made)) {
+            requests[w->kernel_count++] = made;
+        }
+    }
+    if (!w->kernel_count) {
+        return TFR_OK;
+    }
+    if (progress) {
+        progress(context, 0, w->kernel_count, requests[0].label);
+    }
+    return tfr_jit_warm(requests, w->kernel_count, jobs, progress, context, counts, err);
+}
+
+// --- the report ---
+
+static void add_unmet(tfr_buf *out, const tfr_unmet *u) {
+    tfr_buf_format(out, "not warmed: %.*s in %.*s%s%.*s line %u: %.*s\n", (int)u->op.len,
+                   u->op.data, (int)u->class_name.len, u->class_name.data,
+                   u->class_name.len ? "." : "", (int)u->function.len, u->function.data, u->line,
+                   (int)u->reason.len, u->reason.data);
+}
+
+void tfr_warmup_report(tfr_buf *out, const tfr_warmup *w, const tfr_jit_counts *counts) {
+    size_t unmet = w->manifest.unmet.count;
+    for (uint32_t i = 0; i < unmet && (w->verbose || i < UNMET_ROWS); i++) {
+        add_unmet(out, &w->manifest.unmet.items[i]);
+    }
+    if (unmet > UNMET_ROWS && !w->verbose) {
+        tfr_buf_format(out, "not warmed: %zu more; --verbose lists them\n", unmet - UNMET_ROWS);
+    }
+    size_t kernels = w->kernel_count;
+    char path[4096];
+    bool has_path = tfr_cache_path(path, sizeof path, NULL) == TFR_OK;
+    tfr_buf_format(out, "%zu kernel%s: %zu compiled, %zu in the cache, %zu failed (cache: %s)\n",
+                   kernels, kernels == 1 ? "" : "s", counts->compiled, counts->found,
+                   counts->failed, has_path ? path : "none");
+}

@@ -1,0 +1,53 @@
+"""The ways in which the ops of rewritten code run, for tests that hold equality in each of them.
+
+`references`: no kernels. `kernels`: kernels wherever guards.py lets one run: compiled ones where
+TFR_JIT is sync, as it is unless set, and those of the generic build where it is off, which only
+another process can change. `off`: the file's own helpers, and references. Importing this sets what
+the ops read when they are installed, so it comes before `tfrewrite.ops`. Knows no op.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+REFERENCES, KERNELS, OFF = "references", "kernels", "off"
+_TFR_OPS = {REFERENCES: "ref", KERNELS: "auto", OFF: "off"}
+os.environ.setdefault("TFR_JIT", "sync")  # async would make the path a matter of time
+if _program := os.environ.get("TFR_BIN") or shutil.which("tfrewrite"):
+    # Kernels are compiled once per build, and no test reads or writes the user's cache.
+    os.environ.setdefault("TFR_CACHE_DIR", str(Path(_program).resolve().parent / "test-cache"))
+
+
+def parameter(mode: str, *values, id: str = ""):
+    """A pytest parameter (mode, *values). Those of kernels carry the mark `kernels`: the run with
+    the generic build takes only them, a sanitised build none.
+    """
+    marks = [pytest.mark.kernels] if mode == KERNELS else []
+    name = f"{mode}-{id}" if id else mode
+    return pytest.param((mode, *values) if values else mode, marks=marks, id=name)
+
+
+def kernel_path() -> str:
+    """What `ops.record()` calls the path of a kernel in this process."""
+    return {"sync": "jit", "off": "generic"}[os.environ["TFR_JIT"]]
+
+
+@contextmanager
+def running(mode: str) -> Iterator[None]:
+    from tfrewrite import ops, rules
+
+    before = os.environ.get("TFR_OPS")
+    os.environ["TFR_OPS"] = _TFR_OPS[mode]
+    try:
+        ops.install(rules.load())
+        yield
+    finally:
+        if before is None:
+            del os.environ["TFR_OPS"]
+        else:
+            os.environ["TFR_OPS"] = before
+        ops.install(rules.load())
