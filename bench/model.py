@@ -1,6 +1,6 @@
 """A Qwen3-shaped model, original and rewritten in turn in one process: CPU time, outputs, paths.
 
-Qwen3-0.6B's sizes, but 8 layers, with random weights. One thread. Each case compares the outputs in
+Qwen3-0.6B's sizes, but 8 layers, with random weights. One thread, unless asked for more. Each case compares the outputs in
 the same run: float32 against the original, bfloat16 by the error against float32 with the same
 weights; greedy tokens with the original's prefix (teacher-forced). Run it through
 `cmake --build build/bench --target bench-model`, or with TFR_BIN set: python bench/model.py
@@ -12,6 +12,7 @@ import argparse
 import importlib.util
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -223,10 +224,12 @@ class Row:
         return self.good and (self.goal is None or self.ratio >= self.goal)
 
 
-def measure(case: Case, runs: dict[str, Run], exact: Tensor | None, rounds: int) -> Row:
+def measure(case: Case, runs: dict[str, Run], exact: Tensor | None, args: Any) -> Row:
     agreement = compare(case, runs["original"].logits(), runs["rewritten"].logits(), exact)
     took = paths(runs["rewritten"])
-    times = timing.in_turn({n: r.candidate() for n, r in runs.items()}, rounds)
+    candidates = {name: run.candidate() for name, run in runs.items()}
+    clock = time.process_time_ns if args.threads == 1 else time.perf_counter_ns
+    times = timing.in_turn(candidates, args.rounds, clock=clock)
     calls = STEPS if case.decode else 1
     ms = {name: t.median * 1e3 / calls for name, t in times.items()}
     ratios = timing.Times(times["original"].ratios(times["rewritten"]))
@@ -266,13 +269,14 @@ def run_all(args: argparse.Namespace, cases: list[Case], folder: Path) -> list[R
             models["compiled"] = torch.compile(first, dynamic=True)
         for case in chosen:
             runs = {name: Run(model, first.config, case) for name, model in models.items()}
-            rows.append(measure(case, runs, exact.get(case.name), args.rounds))
+            rows.append(measure(case, runs, exact.get(case.name), args))
             print(f"  {case.name}: {rows[-1].ratio:.2f}x", file=sys.stderr, flush=True)
     return rows
 
 
-def show(rows: list[Row], compiled: bool) -> None:
-    head = ["ms of CPU", "original", "rewritten", "ratio", "spread", "goal", "aim", ""]
+def show(rows: list[Row], compiled: bool, threads: int) -> None:
+    how = "one thread, ms of CPU" if threads == 1 else f"{threads} threads, ms of wall time"
+    head = ["case", "original", "rewritten", "ratio", "spread", "goal", "aim", ""]
     if compiled:
         head.append("torch.compile")
     head.append("outputs")
@@ -284,9 +288,10 @@ def show(rows: list[Row], compiled: bool) -> None:
         if compiled:
             cells.append(f"{row.compiled_ms:.1f}")
         body.append([*cells, row.outputs if row.good else f"{row.outputs} NOT GOOD ENOUGH"])
-    timing.table("Qwen3 with 8 layers, one thread; decode: one step after 128 tokens", head, body)
+    title = f"Qwen3 with {CONFIG['num_hidden_layers']} layers, {how}"
+    timing.table(f"{title}; decode: one step after {PROMPT} tokens", head, body)
     timing.table(
-        "calls of one run (decode: 8 steps) by the path that ran",
+        f"calls of one run (decode: {STEPS} steps) by the path that ran",
         ["case", "paths"],
         [[row.case, ", ".join(f"{op} {how}" for op, how in row.paths.items())] for row in rows],
     )
@@ -314,6 +319,7 @@ def main() -> int:
     names = [case.name for case in CASES]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1, help="with more than 1: wall time")
     parser.add_argument("--cases", default=",".join(names), help="default: %(default)s")
     parser.add_argument("--compile", action="store_true", help="also torch.compile of the original")
     parser.add_argument(
@@ -330,14 +336,14 @@ def main() -> int:
     if unknown := set(wanted) - set(names):
         parser.error(f"no case {', '.join(sorted(unknown))}")
     cases = [case for case in CASES if case.name in wanted]
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
     with torch.inference_mode(), tempfile.TemporaryDirectory() as folder:
         if args.profile:
             results: Any = profile(args, cases, Path(folder))
             good = met = True
         else:
             rows = run_all(args, cases, Path(folder))
-            show(rows, args.compile)
+            show(rows, args.compile, args.threads)
             results = [asdict(row) for row in rows]
             good, met = all(row.good for row in rows), all(row.met for row in rows)
     if args.json:

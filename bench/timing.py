@@ -1,8 +1,9 @@
 """What the benchmarks in Python share: CPU time of calls run in turn, and how results are printed.
 
 Candidates run one after another, round after round, each other round in the opposite order (ABBA), so
-that a busy or slowly changing machine treats them alike. Figures are CPU time of the whole process,
-medians over rounds; ratios are medians of the rounds' own ratios. It knows nothing about what runs.
+that a busy or slowly changing machine treats them alike. Figures are CPU time of the whole process
+(wall time where several threads are measured), medians over rounds; ratios are medians of the rounds'
+own ratios. It knows nothing about what runs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 os.environ.setdefault("TFR_JIT", "sync")
 
 Call = Callable[[], Any]
+Clock = Callable[[], int]  # nanoseconds
 
 
 def nothing() -> None: ...
@@ -36,7 +38,7 @@ class Candidate:
 
 @dataclass
 class Times:
-    """CPU seconds of one candidate, one entry per round."""
+    """Seconds of one candidate, one entry per round."""
 
     seconds: list[float] = field(default_factory=list)
 
@@ -64,21 +66,21 @@ def _half_quartiles(values: Sequence[float]) -> float:
     return (high - low) / 2 / statistics.median(values)
 
 
-def cpu_seconds(call: Call, repeat: int = 1) -> float:
-    """CPU time of one of `repeat` calls, all threads together."""
-    start = time.process_time_ns()
+def seconds(call: Call, repeat: int = 1, clock: Clock = time.process_time_ns) -> float:
+    """One of `repeat` calls; by default CPU time, all threads together."""
+    start = clock()
     for _ in range(repeat):
         call()
-    return (time.process_time_ns() - start) / 1e9 / repeat
+    return (clock() - start) / 1e9 / repeat
 
 
-def repeats(call: Call, seconds: float) -> int:
-    """How many calls fill about `seconds`. `call` should be warm."""
+def repeats(call: Call, sample: float) -> int:
+    """How many calls fill about `sample` seconds of CPU. `call` should be warm."""
     count = 1
     while True:
-        took = cpu_seconds(call, count) * count
-        if took * 4 > seconds or count > 1 << 24:
-            return max(1, round(count * seconds / max(took, 1e-9)))
+        took = seconds(call, count) * count
+        if took * 4 > sample or count > 1 << 24:
+            return max(1, round(count * sample / max(took, 1e-9)))
         count *= 4
 
 
@@ -87,6 +89,7 @@ def in_turn(
     rounds: int,
     warm_up: int = 1,
     sample: float | None = None,
+    clock: Clock = time.process_time_ns,
 ) -> dict[str, Times]:
     """The rounds' times of each candidate. `sample`: repeat short calls for about that many seconds."""
     known = {n: c if isinstance(c, Candidate) else Candidate(c) for n, c in candidates.items()}
@@ -100,7 +103,7 @@ def in_turn(
         order = list(known.items())
         for name, candidate in order if number % 2 == 0 else reversed(order):
             candidate.reset()
-            times[name].seconds.append(cpu_seconds(candidate.call, counts[name]))
+            times[name].seconds.append(seconds(candidate.call, counts[name], clock))
     return times
 
 

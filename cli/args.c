@@ -398,6 +398,14 @@ static const char *command_name(tfr_command id) {
     return "";
 }
 
+static tfr_command first_command(unsigned commands) {
+    tfr_command id = TFR_CMD_REWRITE;
+    while (!(commands >> id & 1u)) {
+        id = (tfr_command)(id + 1);
+    }
+    return id;
+}
+
 static tfr_status check_cache(const tfr_args *out, unsigned given, tfr_error *err) {
     static const struct {
         const char *name;
@@ -445,10 +453,15 @@ static tfr_status check_cache(const tfr_args *out, unsigned given, tfr_error *er
 
 static tfr_status check_options(tfr_args *out, unsigned given, tfr_error *err) {
     for (size_t i = 0; i < OPT_COUNT; i++) {
-        if (given >> i & 1u && !(OPTIONS[i].commands >> out->command & 1u)) {
-            return usage(err, "%s does not go with the command %s", OPTIONS[i].name,
-                         command_name(out->command));
+        if (!(given >> i & 1u) || OPTIONS[i].commands >> out->command & 1u) {
+            continue;
         }
+        if (out->command == TFR_CMD_REWRITE) { // which has no name
+            return usage(err, "%s goes with the command %s alone", OPTIONS[i].name,
+                         command_name(first_command(OPTIONS[i].commands)));
+        }
+        return usage(err, "%s does not go with the command %s", OPTIONS[i].name,
+                     command_name(out->command));
     }
     if (out->out && strcmp(out->out, "-") == 0) {
         if (out->json) {

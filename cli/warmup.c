@@ -1,5 +1,5 @@
 // What rewriter/manifest.h says is needed, as requests to jit/: the same ones, byte for byte, that
-// the runtime makes for such a call (runtime/kernels.c), since the source is the key.
+// the runtime makes for such a call (runtime/op_kernels.c), since the source is the key.
 #include "cli/warmup.h"
 
 #include "jit/cache.h"
@@ -155,11 +155,18 @@ tfr_status tfr_warmup_run(tfr_warmup *w, int jobs, tfr_warmup_progress progress,
 
 // --- the report ---
 
+// A reason may hold what stands in the configuration: no control characters.
 static void add_unmet(tfr_buf *out, const tfr_unmet *u) {
-    tfr_buf_format(out, "not warmed: %.*s in %.*s%s%.*s line %u: %.*s\n", (int)u->op.len,
-                   u->op.data, (int)u->class_name.len, u->class_name.data,
-                   u->class_name.len ? "." : "", (int)u->function.len, u->function.data, u->line,
-                   (int)u->reason.len, u->reason.data);
+    size_t start = out->len;
+    tfr_buf_format(out, "not warmed: %.*s in %.*s%s%.*s line %u: %.*s", (int)u->op.len, u->op.data,
+                   (int)u->class_name.len, u->class_name.data, u->class_name.len ? "." : "",
+                   (int)u->function.len, u->function.data, u->line, (int)u->reason.len,
+                   u->reason.data);
+    for (size_t i = start; i < out->len; i++) {
+        unsigned char c = (unsigned char)out->data[i];
+        out->data[i] = c < ' ' || c == 0x7f ? '?' : out->data[i];
+    }
+    tfr_buf_add(out, "\n", 1);
 }
 
 void tfr_warmup_report(tfr_buf *out, const tfr_warmup *w, const tfr_jit_counts *counts) {

@@ -12,8 +12,8 @@ add_custom_command(OUTPUT ${TFR_TEMPLATES_C}
     DEPENDS embed_templates ${TFR_TEMPLATE_HEADERS} ${TFR_TEMPLATES}
     COMMENT "Embedding the kernel templates" VERBATIM)
 
-# -O3 in every configuration: these are the kernels. No -ffast-math: see DESIGN of the cache,
-# docs/CACHE.md. -Wno-psabi: gcc remarks on wide vectors even where every function is inlined.
+# -O3 in every configuration: these are the kernels. No -ffast-math, which would turn denormals
+# off for the whole process at load. -Wno-psabi: gcc remarks on wide vectors even where every function is inlined.
 set(kernel_flags -O3 -std=gnu11 -ffp-contract=off -fno-math-errno -fno-trapping-math -Wno-psabi)
 set(isas baseline)
 set(baseline_flags "")

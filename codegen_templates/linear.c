@@ -17,6 +17,8 @@
 // TILE_K products are added up, so that their errors do not grow with K; the bias is added in f32;
 // one rounding at the end. The order depends on the sizes, not on threads.
 
+#include "codegen_templates/vec.h"
+
 #ifndef X_DTYPE
 #define X_DTYPE (c->in[0].dtype)
 #endif
@@ -24,18 +26,16 @@
 #define X_LAST (c->in[0].size[c->in[0].ndim - 1])
 #endif
 
-// Registers are what the tiles are cut for: vectors of the target's own width, and R * T (or
-// 2 * TILE_N) of them as sums, with two or more left for operands.
+// Registers are what the tiles are cut for: vectors of the target's own width, and R * T, or
+// 2 * TILE_N, of them as sums, with some left for operands.
 #if defined(__AVX512F__)
 #define LANES 16
+#define TILE_N 12
 #elif defined(__AVX__)
 #define LANES 8
+#define TILE_N 6
 #else
 #define LANES 4
-#endif
-#if defined(__AVX512F__) || defined(__aarch64__)
-#define TILE_N 12
-#else
 #define TILE_N 6
 #endif
 
@@ -61,6 +61,12 @@ enum {
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+#if defined(__has_builtin)
+#define HAS(builtin) __has_builtin(builtin)
+#else
+#define HAS(builtin) 0
+#endif
+
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
 
@@ -73,10 +79,14 @@ TFR_INLINE vec load(const float *p) {
 
 TFR_INLINE void store(float *p, vec v) { memcpy(p, &v, sizeof v); }
 
-// a * b + sum. Where the target can, in one rounding: the builtins, as the header of the intrinsics
-// takes longer to compile than this file.
+// a * b + sum, in one rounding where the target can. By the compilers' own names, as the header of
+// the intrinsics takes as long to compile as all of this file.
 TFR_INLINE vec madd(vec a, vec b, vec sum) {
-#if defined(__FMA__) && LANES == 8 && __has_builtin(__builtin_ia32_vfmaddps256)
+#if HAS(__builtin_elementwise_fma) && (defined(__FMA__) || defined(__aarch64__))
+    return __builtin_elementwise_fma(a, b, sum);
+#elif LANES == 16 && HAS(__builtin_ia32_vfmaddps512_mask)
+    return __builtin_ia32_vfmaddps512_mask(a, b, sum, -1, 4);
+#elif LANES == 8 && defined(__FMA__) && HAS(__builtin_ia32_vfmaddps256)
     return __builtin_ia32_vfmaddps256(a, b, sum);
 #elif defined(__FMA__) || defined(__aarch64__)
     UNROLL for (int i = 0; i < LANES; i++) sum[i] = __builtin_fmaf(a[i], b[i], sum[i]);
@@ -366,9 +376,11 @@ DOTS_OF(TFR_F32)
 DOTS_OF(TFR_BF16)
 
 TFR_INLINE void dots_unit(const shape *s, const unit *u, float *memory, int dtype) {
-    static dots_function *const kernels[2][GROUP + 1] = {
-        {0, dots_4x1TFR_F32, dots_4x2TFR_F32, dots_3x3TFR_F32, dots_2x4TFR_F32},
-        {0, dots_4x1TFR_BF16, dots_4x2TFR_BF16, dots_3x3TFR_BF16, dots_2x4TFR_BF16}};
+    static dots_function *const f32[GROUP + 1] = {0, dots_4x1TFR_F32, dots_4x2TFR_F32,
+                                                  dots_3x3TFR_F32, dots_2x4TFR_F32};
+    static dots_function *const bf16[GROUP + 1] = {0, dots_4x1TFR_BF16, dots_4x2TFR_BF16,
+                                                   dots_3x3TFR_BF16, dots_2x4TFR_BF16};
+    dots_function *const *kernels = dtype == TFR_BF16 ? bf16 : f32; // compiles only those in use
     static const int weights[GROUP + 1] = {0, 4, 4, 3, 2};
     int64_t rows = u->rows, stride = rows * LANES, k = 0;
     int64_t most = rows <= GROUP ? ONLY_X / 4 / rows : GROUP_X / 4 / GROUP;
@@ -384,8 +396,8 @@ TFR_INLINE void dots_unit(const shape *s, const unit *u, float *memory, int dtyp
             for (int64_t n = 0; n < apart; n++) {
                 const char *const *w = u->w + n;
                 int fetch = rows > 2 && i == 0 && n + 1 < apart;
-                kernels[dtype][end - m](w, fetch ? w + 1 : NULL, apart, x, k, to, sums + n * stride,
-                                        stride);
+                kernels[end - m](w, fetch ? w + 1 : NULL, apart, x, k, to, sums + n * stride,
+                                 stride);
             }
         }
         k = to;

@@ -16,6 +16,10 @@
 #define VALUES(X) TFR_NORM_VALUES(X) X(SAME) X(TRANSPOSED)
 enum { VALUES(TFR_VALUE_ENUM) };
 
+#if defined ORDER && defined Q_DTYPE && defined K_DTYPE && defined COS_DTYPE &&                    \
+    defined Q_NORM_WEIGHT_DTYPE && defined K_NORM_WEIGHT_DTYPE
+#define COMPILED_IN // one kind of rows, or two where q and k differ, instead of all
+#endif
 #ifndef ORDER
 #define ORDER (c->option[0])
 #endif
@@ -47,6 +51,11 @@ enum { VALUES(TFR_VALUE_ENUM) };
 #endif
 
 // ------------------------------------------------------------------ rows
+// The dtypes of x, of x * root, of the norm's result, of cos and sin, and of the result.
+typedef struct kind {
+    int x, inner, normed, cos, out;
+} kind;
+
 typedef struct rows {
     tfr_walk walk; // x, cos, sin, out
     // What each normalised column is multiplied with: one after the other, or, for rows in blocks,
@@ -55,19 +64,15 @@ typedef struct rows {
     float *normed; // one row, for `any`
     int64_t head, angles;
     float eps;
-    int order, x_dtype, inner_dtype, normed_dtype, cos_dtype, sin_dtype, out_dtype;
+    int order, sin_dtype;
+    kind kind;
 } rows;
 enum { AT_X, AT_COS, AT_SIN, AT_OUT };
 enum { BLOCK = 16, ROWS = 4 }; // columns of each half, and rows, at a time
 
-// The dtypes of a kind of rows: compiled in.
-typedef struct kind {
-    int x, inner, normed, cos, out;
-} kind;
-
 // All bf16: then two vectors take every other column each.
-TFR_INLINE int is_in_turns(int x, int cos, int out) {
-    return x == TFR_BF16 && cos == TFR_BF16 && out == TFR_BF16;
+TFR_INLINE int is_in_turns(kind k) {
+    return k.x == TFR_BF16 && k.cos == TFR_BF16 && k.out == TFR_BF16;
 }
 
 TFR_INLINE tfr_v8 rounded(tfr_v8 v, int dtype, kind k) {
@@ -87,7 +92,7 @@ TFR_INLINE void turn(tfr_v8 *a, tfr_v8 *b, tfr_v8 root, tfr_v8 f1, tfr_v8 f2, tf
 TFR_INLINE void turn_block(char *const *at, int64_t i, int64_t half, tfr_v8 root,
                            const float *factor, kind k) {
     tfr_v8 a[2], b[2], c1[2], s1[2], c2[2], s2[2];
-    int in_turns = is_in_turns(k.x, k.cos, k.out);
+    int in_turns = is_in_turns(k);
     tfr_load_16(at[AT_X], i, k.x, in_turns, a);
     tfr_load_16(at[AT_X], half + i, k.x, in_turns, b);
     tfr_load_16(at[AT_COS], i, k.cos, in_turns, c1);
@@ -148,29 +153,57 @@ static __attribute__((noinline)) void any(const rows *r, int64_t count) {
     char *at[TFR_WALK_ARRAYS] = {r->walk.here[AT_X], r->walk.here[AT_COS], r->walk.here[AT_SIN],
                                  r->walk.here[AT_OUT]};
     int64_t head = r->head, half = head / 2, step = r->angles != 1 || head == 1;
-    int cos_product = tfr_promote(r->normed_dtype, r->cos_dtype);
-    int sin_product = tfr_promote(r->normed_dtype, r->sin_dtype);
+    int cos_product = tfr_promote(r->kind.normed, r->kind.cos);
+    int sin_product = tfr_promote(r->kind.normed, r->sin_dtype);
     for (; count > 0; count--, tfr_walk_step(&r->walk, at)) {
-        float squares = tfr_norm_squares(at[AT_X], head, r->x_dtype);
-        tfr_v8 root = tfr_all(tfr_norm_root(squares, head, r->eps, r->order, r->x_dtype));
+        float squares = tfr_norm_squares(at[AT_X], head, r->kind.x);
+        tfr_v8 root = tfr_all(tfr_norm_root(squares, head, r->eps, r->order, r->kind.x));
         for (int64_t i = 0; i < head; i += 8) {
-            tfr_v8 x = tfr_round(tfr_get(at[AT_X], i, head - i, r->x_dtype) * root, r->inner_dtype);
-            x = tfr_round(x * tfr_get(r->factor, i, head - i, TFR_F32), r->normed_dtype);
+            tfr_v8 x = tfr_round(tfr_get(at[AT_X], i, head - i, r->kind.x) * root, r->kind.inner);
+            x = tfr_round(x * tfr_get(r->factor, i, head - i, TFR_F32), r->kind.normed);
             tfr_put(r->normed, i, head - i, x, TFR_F32);
         }
         for (int64_t i = 0; i < head; i++) { // an odd head: as torch.cat has it
             float other = i < head - half ? -r->normed[half + i] : r->normed[i - (head - half)];
-            float cos = tfr_load_one(at[AT_COS], i * step, r->cos_dtype);
+            float cos = tfr_load_one(at[AT_COS], i * step, r->kind.cos);
             float sin = tfr_load_one(at[AT_SIN], i * step, r->sin_dtype);
             float y = tfr_round_one(r->normed[i] * cos, cos_product) +
                       tfr_round_one(other * sin, sin_product);
-            tfr_put(at[AT_OUT], i, 1, tfr_all(y), r->out_dtype);
+            tfr_put(at[AT_OUT], i, 1, tfr_all(y), r->kind.out);
         }
     }
 }
 
 // ------------------------------------------------------------------ one function for each kind
-// KIND(x's dtype, that of x * root, the norm's result's, cos's and sin's, the result's)
+// The kind of q's rows (part 0) or k's (part 1).
+TFR_INLINE kind kind_of(const tfr_call *c, int part) {
+    int x = part ? K_DTYPE : Q_DTYPE, weight = part ? K_NORM_WEIGHT_DTYPE : Q_NORM_WEIGHT_DTYPE;
+    kind k = {.x = x, .cos = COS_DTYPE};
+    k.inner = tfr_norm_inner(ORDER, x, weight);
+    k.normed = tfr_norm_result(ORDER, x, weight);
+    k.out = tfr_promote(k.normed, tfr_promote(COS_DTYPE, SIN_DTYPE));
+    (void)c;
+    return k;
+}
+
+typedef void rows_function(const rows *r, int64_t count);
+
+#ifdef COMPILED_IN
+static __attribute__((noinline)) void run_q(const rows *r, int64_t count) {
+    run_rows(r, count, HEAD, kind_of(0, 0));
+}
+
+static __attribute__((noinline)) void run_k(const rows *r, int64_t count) {
+    run_rows(r, count, HEAD, kind_of(0, 1));
+}
+
+TFR_INLINE rows_function *pick_kind(int part, kind k) {
+    (void)k;
+    return part && (K_DTYPE != Q_DTYPE || K_NORM_WEIGHT_DTYPE != Q_NORM_WEIGHT_DTYPE) ? run_k
+                                                                                      : run_q;
+}
+#else
+// KIND(x, x * root, the norm's result, cos and sin, the result)
 #define KINDS(KIND)                                                                                \
     KIND(F32, F32, F32, F32, F32)                                                                  \
     KIND(F32, F32, F32, BF16, F32)                                                                 \
@@ -189,38 +222,37 @@ static __attribute__((noinline)) void any(const rows *r, int64_t count) {
 #define DEFINE(x, inner, normed, cos, out)                                                         \
     static __attribute__((noinline)) void NAME(x, inner, normed, cos, out)(const rows *r,          \
                                                                            int64_t count) {        \
-        run_rows(r, count, HEAD,                                                                   \
+        run_rows(r, count, r->head,                                                                \
                  (kind){TFR_##x, TFR_##inner, TFR_##normed, TFR_##cos, TFR_##out});                \
     }
 KINDS(DEFINE)
 
-typedef void rows_function(const rows *r, int64_t count);
-
-TFR_INLINE rows_function *pick(const rows *r) {
-    if (r->head % 2 != 0 || r->angles != r->head || r->cos_dtype != r->sin_dtype)
-        return any;
-#define PICK(x, inner, normed, cos, out)                                                           \
-    if (r->x_dtype == TFR_##x && r->inner_dtype == TFR_##inner &&                                  \
-        r->normed_dtype == TFR_##normed && r->cos_dtype == TFR_##cos)                              \
-        return NAME(x, inner, normed, cos, out);
+static rows_function *pick_kind(int part, kind k) {
+#define PICK(x_, inner_, normed_, cos_, out_)                                                      \
+    if (k.x == TFR_##x_ && k.inner == TFR_##inner_ && k.normed == TFR_##normed_ &&                 \
+        k.cos == TFR_##cos_)                                                                       \
+        return NAME(x_, inner_, normed_, cos_, out_);
     KINDS(PICK)
+    (void)part;
     return any;
 }
+#endif
 
 // ------------------------------------------------------------------ plan and run
-// What the rows of q (part 0) or k (part 1) are, but for where they and the factors lie.
 TFR_INLINE void describe(rows *r, const tfr_call *c, int part) {
-    int weight = part ? K_NORM_WEIGHT_DTYPE : Q_NORM_WEIGHT_DTYPE;
     r->head = tfr_last(&c->in[part]);
     r->angles = tfr_last(&c->in[4]);
     r->eps = (float)c->number[part];
     r->order = ORDER;
-    r->x_dtype = part ? K_DTYPE : Q_DTYPE;
-    r->inner_dtype = tfr_norm_inner(r->order, r->x_dtype, weight);
-    r->normed_dtype = tfr_norm_result(r->order, r->x_dtype, weight);
-    r->cos_dtype = COS_DTYPE;
+    r->kind = kind_of(c, part);
     r->sin_dtype = SIN_DTYPE;
-    r->out_dtype = tfr_promote(r->normed_dtype, tfr_promote(r->cos_dtype, r->sin_dtype));
+}
+
+TFR_INLINE rows_function *pick(const rows *r, const tfr_call *c, int part) {
+    (void)c;
+    return r->head % 2 != 0 || r->angles != r->head || COS_DTYPE != SIN_DTYPE
+               ? any
+               : pick_kind(part, kind_of(c, part));
 }
 
 // x as the rotation sees its dimensions. Not 0: it has too few.
@@ -246,18 +278,22 @@ TFR_INLINE int get_tables(const tfr_call *c, tfr_array *cos, tfr_array *sin) {
 
 // The norm's result in torch's memory: x in f32, times one root a row.
 static void make_normed(tfr_array *x, int dtype) {
-    tfr_array root;
-    const tfr_array *of[] = {x, &root};
-    if (x->dtype != TFR_F32)
-        tfr_out_copy(x, x, TFR_F32);
-    tfr_out_like(&root, x, TFR_F32);
-    root.size[root.ndim - 1] = 1;
-    tfr_out_like(&root, &root, TFR_F32);
-    tfr_out_of(x, of, 2);
+    tfr_array from = *x, root;
+    const tfr_array *of[] = {&from, &root};
+    if (tfr_decides(x) && tfr_last(x) > 1) { // whatever the root's order is
+        tfr_strides_as(x, of, 1, 1);
+    } else {
+        if (x->dtype != TFR_F32)
+            tfr_out_copy(&from, x, TFR_F32);
+        tfr_out_like(&root, &from, TFR_F32);
+        root.size[root.ndim - 1] = 1;
+        tfr_out_like(&root, &root, TFR_F32);
+        tfr_out_of(x, of, 2);
+    }
     x->dtype = dtype;
 }
 
-static int plan_one(tfr_call *c, int part) {
+static __attribute__((noinline)) int plan_one(tfr_call *c, int part) {
     tfr_array x = c->in[part], cos, sin;
     const tfr_array *weight = &c->in[2 + part];
     tfr_array *out = &c->out[part];
@@ -272,7 +308,7 @@ static int plan_one(tfr_call *c, int part) {
     if (weight->dtype != TFR_NONE &&
         (weight->ndim != 1 || (weight->size[0] != r.head && weight->size[0] != 1)))
         return tfr_refuse(c, "qk_norm_rope: a norm's weight does not have the head size");
-    make_normed(&x, r.normed_dtype);
+    make_normed(&x, r.kind.normed);
     if (turn_dimensions(&x, OUT))
         return tfr_refuse(c, "qk_norm_rope: q and k need four dimensions");
     if (tfr_rope_out(out, &x, &cos, &sin))
@@ -326,20 +362,21 @@ TFR_INLINE void make_blocks(float *blocks, const float *factor, int64_t head, in
     }
 }
 
-TFR_INLINE void run_one(const tfr_call *c, int part, int64_t begin, int64_t end, float *scratch) {
+static __attribute__((noinline)) void run_one(const tfr_call *c, int part, int64_t begin,
+                                              int64_t end, float *scratch) {
     rows r;
     tfr_array x = c->in[part], cos, sin;
     const tfr_array *of[TFR_WALK_ARRAYS] = {&x, &cos, &sin, &c->out[part]};
     describe(&r, c, part);
+    rows_function *function = pick(&r, c, part);
     turn_dimensions(&x, OUT);
     get_tables(c, &cos, &sin);
     r.factor = scratch;
     r.normed = scratch + scratch_row(r.head);
     make_factors(scratch, &c->in[2 + part], r.head, r.order,
                  part ? K_NORM_WEIGHT_DTYPE : Q_NORM_WEIGHT_DTYPE);
-    rows_function *function = pick(&r);
     if (function != any && r.head >= 2 * BLOCK) {
-        make_blocks(r.normed, scratch, r.head, is_in_turns(r.x_dtype, r.cos_dtype, r.out_dtype));
+        make_blocks(r.normed, scratch, r.head, is_in_turns(r.kind));
         r.factor = r.normed;
     }
     tfr_walk_start(&r.walk, of, of[AT_OUT]);

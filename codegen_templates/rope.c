@@ -38,6 +38,9 @@
     X(YES)
 enum { VALUES(TFR_VALUE_ENUM) };
 
+#if defined LAYOUT && defined ROUND && defined COS_DTYPE && (defined X_DTYPE || defined Q_DTYPE)
+#define COMPILED_IN // one kind of rows, or two where q and k differ, instead of all
+#endif
 #ifndef LAYOUT
 #define LAYOUT (c->option[0])
 #endif
@@ -64,12 +67,17 @@ enum { VALUES(TFR_VALUE_ENUM) };
 #define SIN_DTYPE (c->in[c->input_count - 1].dtype)
 #endif
 // ------------------------------------------------------------------ one row
+// The layout, and the dtypes of x, of cos and sin, of the result and of the products.
+typedef struct kind {
+    int layout, x, cos, out, product;
+} kind;
+
 typedef struct rope {
     tfr_walk walk;         // x, cos, sin, out
     int64_t width, copied; // columns that turn, and those behind them
     int64_t angle_step;    // 0: cos and sin have one column for all
-    int layout, partial, x_dtype, cos_dtype, sin_dtype, out_dtype;
-    int cos_product, sin_product; // the dtypes of x * cos and x * sin
+    kind kind;
+    int sin_dtype, sin_product; // where they are not those of cos
 } rope;
 enum { X, COS, SIN, OUT };
 
@@ -90,11 +98,6 @@ TFR_INLINE int64_t turning(int64_t angles, int layout) {
 #else
 #define WIDTH(layout) (r->width)
 #endif
-
-// What is compiled in: the layout, and the dtypes of x, of cos and sin, of the result, of products.
-typedef struct kind {
-    int layout, x, cos, out, product;
-} kind;
 
 // Pairs of bf16 come apart by a shift, in the order in which they stand. Those of f32 do within
 // half vectors, in one instruction each; their lanes then hold pairs 0 1 4 5 2 3 6 7, which this
@@ -238,23 +241,23 @@ TFR_INLINE void turn_rows(const rope *r, int64_t rows, int64_t width, kind k) {
 // for all columns, cos and sin or x and the result of unlike dtypes.
 TFR_INLINE float turn_one(const rope *r, char *const *at, int64_t i) {
     int64_t half = r->width / 2, other, angle = i, own = i;
-    int second =
-        reads_pairs(r->layout) && writes_pairs(r->layout) ? (int)(i & 1) : i >= r->width - half;
-    if (writes_pairs(r->layout)) {
+    int second = reads_pairs(r->kind.layout) && writes_pairs(r->kind.layout) ? (int)(i & 1)
+                                                                             : i >= r->width - half;
+    if (writes_pairs(r->kind.layout)) {
         other = i ^ 1;
-        angle = one_angle(r->layout) ? i / 2 : i;
+        angle = one_angle(r->kind.layout) ? i / 2 : i;
     } else {
         other = second ? i - (r->width - half) : half + i; // width odd: as torch.cat has it
-        angle = one_angle(r->layout) && second ? i - half : i;
-        if (reads_pairs(r->layout)) {
+        angle = one_angle(r->kind.layout) && second ? i - half : i;
+        if (reads_pairs(r->kind.layout)) {
             own = second ? 2 * (i - half) + 1 : 2 * i;
             other = own ^ 1;
         }
     }
-    float x = tfr_load_one(at[X], own, r->x_dtype), y = tfr_load_one(at[X], other, r->x_dtype);
-    float cos = tfr_load_one(at[COS], angle * r->angle_step, r->cos_dtype);
+    float x = tfr_load_one(at[X], own, r->kind.x), y = tfr_load_one(at[X], other, r->kind.x);
+    float cos = tfr_load_one(at[COS], angle * r->angle_step, r->kind.cos);
     float sin = tfr_load_one(at[SIN], angle * r->angle_step, r->sin_dtype);
-    return tfr_round_one(x * cos, r->cos_product) +
+    return tfr_round_one(x * cos, r->kind.product) +
            tfr_round_one((second ? y : -y) * sin, r->sin_product);
 }
 
@@ -263,13 +266,42 @@ static __attribute__((noinline)) void turn_any_rows(const rope *r, int64_t rows)
                                  r->walk.here[OUT]};
     for (; rows > 0; rows--, tfr_walk_step(&r->walk, at)) {
         for (int64_t i = 0; i < r->width; i++)
-            tfr_store_part(at[OUT], i, 1, tfr_all(turn_one(r, at, i)), r->out_dtype);
-        copy_columns(at[OUT], at[X], r->width, r->copied, r->out_dtype, r->x_dtype);
+            tfr_store_part(at[OUT], i, 1, tfr_all(turn_one(r, at, i)), r->kind.out);
+        copy_columns(at[OUT], at[X], r->width, r->copied, r->kind.out, r->kind.x);
     }
 }
 
 // ------------------------------------------------------------------ one function for each kind
-// KIND(x's dtype, cos's and sin's, the result's, the products')
+// The kind of q's rows (part 0) or k's (part 1).
+TFR_INLINE kind kind_of(const tfr_call *c, int part) {
+    int x = part ? K_DTYPE : Q_DTYPE;
+    int in_f32 = ROUND == FLOAT32 || ROUND == FLOAT32_AS_Q;
+    kind k = {.layout = LAYOUT, .x = x, .cos = COS_DTYPE};
+    k.product = in_f32 ? TFR_F32 : tfr_promote(x, COS_DTYPE);
+    k.out = ROUND == FLOAT32_AS_Q                 ? Q_DTYPE
+            : ROUND == RESULT || ROUND == FLOAT32 ? x
+                                                  : tfr_promote(k.product, SIN_DTYPE);
+    (void)c;
+    return k;
+}
+
+typedef void turn_function(const rope *r, int64_t rows);
+
+#ifdef COMPILED_IN
+static __attribute__((noinline)) void turn_q(const rope *r, int64_t rows) {
+    turn_rows(r, rows, WIDTH(LAYOUT), kind_of(0, 0));
+}
+
+static __attribute__((noinline)) void turn_k(const rope *r, int64_t rows) {
+    turn_rows(r, rows, WIDTH(LAYOUT), kind_of(0, 1));
+}
+
+TFR_INLINE turn_function *pick_kind(int part, kind k) {
+    (void)k;
+    return part && K_DTYPE != Q_DTYPE ? turn_k : turn_q;
+}
+#else
+// KIND(layout, x, cos and sin, the result, the products)
 #define KINDS(KIND, layout)                                                                        \
     KIND(layout, F32, F32, F32, F32)                                                               \
     KIND(layout, F32, BF16, F32, F32)                                                              \
@@ -289,43 +321,39 @@ static __attribute__((noinline)) void turn_any_rows(const rope *r, int64_t rows)
 #define DEFINE(layout, x, cos, out, product)                                                       \
     static __attribute__((noinline)) void NAME(layout, x, cos, out, product)(const rope *r,        \
                                                                              int64_t rows) {       \
-        turn_rows(r, rows, WIDTH(layout),                                                          \
+        turn_rows(r, rows, r->width,                                                               \
                   (kind){layout, TFR_##x, TFR_##cos, TFR_##out, TFR_##product});                   \
     }
 LAYOUTS(DEFINE)
 
-typedef void turn_function(const rope *r, int64_t rows);
-
-TFR_INLINE turn_function *pick(const rope *r) {
-    if (r->cos_dtype != r->sin_dtype || r->angle_step == 0 || r->width % 2 != 0)
-        return turn_any_rows;
-#define PICK(layout_, x, cos, out, product)                                                        \
-    if (r->layout == layout_ && r->x_dtype == TFR_##x && r->cos_dtype == TFR_##cos &&              \
-        r->out_dtype == TFR_##out && r->cos_product == TFR_##product)                              \
-        return NAME(layout_, x, cos, out, product);
+static turn_function *pick_kind(int part, kind k) {
+#define PICK(layout_, x_, cos_, out_, product_)                                                    \
+    if (k.layout == layout_ && k.x == TFR_##x_ && k.cos == TFR_##cos_ && k.out == TFR_##out_ &&    \
+        k.product == TFR_##product_)                                                               \
+        return NAME(layout_, x_, cos_, out_, product_);
     LAYOUTS(PICK)
+    (void)part;
     return turn_any_rows;
 }
+#endif
 
 // ------------------------------------------------------------------ plan and run
-// What rows of q (part 0) or k (part 1) are, but for where they lie.
 TFR_INLINE void describe(rope *r, const tfr_call *c, int part) {
     int64_t head = tfr_last(&c->in[part]), angles = tfr_last(&c->in[c->input_count - 2]);
-    int in_f32 = ROUND == FLOAT32 || ROUND == FLOAT32_AS_Q;
-    r->layout = LAYOUT;
-    r->partial = PARTIAL == YES;
-    r->x_dtype = part ? K_DTYPE : Q_DTYPE;
-    r->cos_dtype = COS_DTYPE;
+    r->kind = kind_of(c, part);
     r->sin_dtype = SIN_DTYPE;
-    r->cos_product = in_f32 ? TFR_F32 : tfr_promote(r->x_dtype, r->cos_dtype);
-    r->sin_product = in_f32 ? TFR_F32 : tfr_promote(r->x_dtype, r->sin_dtype);
-    r->out_dtype = ROUND == FLOAT32_AS_Q ? Q_DTYPE
-                   : ROUND == RESULT || ROUND == FLOAT32
-                       ? r->x_dtype
-                       : tfr_promote(r->cos_product, r->sin_product);
-    r->width = r->partial ? turning(angles, r->layout) : head;
+    r->sin_product =
+        ROUND == FLOAT32 || ROUND == FLOAT32_AS_Q ? TFR_F32 : tfr_promote(r->kind.x, SIN_DTYPE);
+    r->width = PARTIAL == YES ? turning(angles, LAYOUT) : head;
     r->copied = head - r->width;
-    r->angle_step = r->width == turning(angles, r->layout);
+    r->angle_step = r->width == turning(angles, LAYOUT);
+}
+
+TFR_INLINE turn_function *pick(const rope *r, const tfr_call *c, int part) {
+    (void)c;
+    return COS_DTYPE != SIN_DTYPE || r->angle_step == 0 || r->width % 2 != 0
+               ? turn_any_rows
+               : pick_kind(part, kind_of(c, part));
 }
 
 // cos and sin as they broadcast against q and k. Not 0: no such dimension.
@@ -340,36 +368,37 @@ TFR_INLINE int get_tables(const tfr_call *c, tfr_array *cos, tfr_array *sin) {
 
 // Whether there are as many angles as the layout needs, or one for all.
 static int angles_fit(const rope *r, int64_t angles) {
-    int one =
-        r->layout == PAIRS_TO_HALF ? angles / 2 == 1 : r->layout != PAIRS_REPEAT && angles == 1;
-    return r->copied >= 0 && (r->layout == HALF || r->width % 2 == 0) &&
-           (r->width == turning(angles, r->layout) || (one && r->width > 0));
+    int one = r->kind.layout == PAIRS_TO_HALF ? angles / 2 == 1
+                                              : r->kind.layout != PAIRS_REPEAT && angles == 1;
+    return r->copied >= 0 && (r->kind.layout == HALF || r->width % 2 == 0) &&
+           (r->width == turning(angles, r->kind.layout) || (one && r->width > 0));
 }
 
 // The result's sizes and strides: torch.cat makes a contiguous one, a sum keeps x's order.
-static int make_out(tfr_array *out, const rope *r, const tfr_array *x, const tfr_array *cos,
-                    const tfr_array *sin) {
+static int make_out(tfr_array *out, const rope *r, int partial, const tfr_array *x,
+                    const tfr_array *cos, const tfr_array *sin) {
     tfr_array rows = *x, c = *cos, s = *sin;
-    int is_cat = r->layout == HALF_WIDTH || r->layout == PAIRS_TO_HALF || r->partial;
+    int is_cat = r->kind.layout == HALF_WIDTH || r->kind.layout == PAIRS_TO_HALF || partial;
     if (is_cat) {
         rows.size[x->ndim - 1] = c.size[c.ndim - 1] = s.size[s.ndim - 1] = 1;
-    } else if (r->layout == PAIRS_REPEAT) { // repeat_interleave copies
+    } else if (r->kind.layout == PAIRS_REPEAT) { // repeat_interleave copies
         tfr_out_dense(&c, cos, r->width, cos->dtype);
         tfr_out_dense(&s, sin, r->width, sin->dtype);
-    } else if (r->layout == REGROUPED && r->width > 2) { // so does its reshape
+    } else if (r->kind.layout == REGROUPED && r->width > 2) { // so does its reshape
         tfr_out_dense(&rows, x, r->width, x->dtype);
     }
-    if (r->cos_product != tfr_promote(x->dtype, cos->dtype) && rows.dtype != TFR_F32)
+    if (r->kind.product != tfr_promote(x->dtype, cos->dtype) && rows.dtype != TFR_F32)
         tfr_out_copy(&rows, &rows, TFR_F32);
     if (tfr_rope_out(out, &rows, &c, &s))
         return 1;
     if (is_cat)
-        tfr_out_dense(out, out, r->width + r->copied, r->out_dtype);
-    out->dtype = r->out_dtype;
+        tfr_out_dense(out, out, r->width + r->copied, r->kind.out);
+    out->dtype = r->kind.out;
     return 0;
 }
 
-static int plan_one(tfr_call *c, int part, const tfr_array *cos, const tfr_array *sin) {
+static __attribute__((noinline)) int plan_one(tfr_call *c, int part, const tfr_array *cos,
+                                              const tfr_array *sin) {
     const tfr_array *x = &c->in[part];
     tfr_array *out = &c->out[part];
     rope r;
@@ -378,11 +407,11 @@ static int plan_one(tfr_call *c, int part, const tfr_array *cos, const tfr_array
     describe(&r, c, part);
     if (!angles_fit(&r, tfr_last(cos)) || tfr_last(sin) != tfr_last(cos))
         return tfr_refuse(c, "rope: the head size and the columns of cos and sin do not fit");
-    if (r.layout == REGROUPED && x->ndim != 4)
+    if (r.kind.layout == REGROUPED && x->ndim != 4)
         return tfr_refuse(c, "rope: this layout is for four dimensions");
-    if (make_out(out, &r, x, cos, sin))
+    if (make_out(out, &r, PARTIAL == YES, x, cos, sin))
         return tfr_refuse(c, "rope: cos and sin do not broadcast against q or k");
-    if (r.partial && tfr_rows(out) != tfr_rows(x))
+    if (PARTIAL == YES && tfr_rows(out) != tfr_rows(x))
         return tfr_refuse(c, "rope: q or k cannot be repeated where columns are copied");
     c->units += tfr_last(out) ? tfr_rows(out) : 0;
     return 0;
@@ -400,15 +429,16 @@ static int tfr_plan(tfr_call *c) {
     return 0;
 }
 
-TFR_INLINE void run_one(const tfr_call *c, int part, int64_t begin, int64_t end) {
+static __attribute__((noinline)) void run_one(const tfr_call *c, int part, int64_t begin,
+                                              int64_t end) {
     rope r;
     tfr_array cos, sin;
     const tfr_array *of[TFR_WALK_ARRAYS] = {&c->in[part], &cos, &sin, &c->out[part]};
-    get_tables(c, &cos, &sin);
     describe(&r, c, part);
+    turn_function *function = pick(&r, c, part);
+    get_tables(c, &cos, &sin);
     tfr_walk_start(&r.walk, of, of[OUT]);
     tfr_walk_seek(&r.walk, begin);
-    turn_function *function = pick(&r);
     for (int64_t left = end - begin, n; left > 0; left -= n) {
         n = tfr_walk_run(&r.walk, left);
         function(&r, n);

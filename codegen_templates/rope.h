@@ -4,9 +4,9 @@
 #ifndef TFR_ROPE_H
 #define TFR_ROPE_H
 
-#include "codegen_templates/vec.h"
+#include "codegen_templates/norm.h"
 
-#include "codegen_templates/vec.h"
+#include "codegen_templates/norm.h"
 
 // Lanes of two vectors by constant number: 0..7 are a's, 8..15 b's. GCC before 12 has another name.
 #if defined(__clang__) || __GNUC__ >= 12
@@ -39,7 +39,8 @@ typedef struct tfr_walk {
 
 // Starts at the first row of arrays that broadcast to the leading dimensions of `to` (one of them).
 // The order is that of the first array's memory, so that it is read from one end to the other.
-TFR_HELPER void tfr_walk_start(tfr_walk *w, const tfr_array *const *of, const tfr_array *to) {
+static inline __attribute__((unused)) void tfr_walk_start(tfr_walk *w, const tfr_array *const *of,
+                                                          const tfr_array *to) {
     w->ndim = 0;
     for (int n = 0; n < TFR_WALK_ARRAYS; n++)
         w->here[n] = of[n]->data;
@@ -73,7 +74,7 @@ TFR_HELPER void tfr_walk_start(tfr_walk *w, const tfr_array *const *of, const tf
 }
 
 // Goes to row `row` from the first one.
-TFR_HELPER void tfr_walk_seek(tfr_walk *w, int64_t row) {
+static inline __attribute__((unused)) void tfr_walk_seek(tfr_walk *w, int64_t row) {
     for (int i = w->ndim; i-- > 0; row /= w->size[i]) {
         w->at[i] = row % w->size[i];
         for (int n = 0; n < TFR_WALK_ARRAYS; n++)
@@ -146,7 +147,7 @@ TFR_INLINE float tfr_round_one(float x, int dtype) { return tfr_round(tfr_all(x)
 
 // ------------------------------------------------------------------ plans
 // torch's unsqueeze. Not 0: there is no such dimension, or too many.
-TFR_HELPER int tfr_unsqueeze(tfr_array *a, int64_t dim) {
+TFR_INLINE int tfr_unsqueeze(tfr_array *a, int64_t dim) {
     dim += dim < 0 ? a->ndim + 1 : 0;
     if (dim < 0 || dim > a->ndim || a->ndim == TFR_MAX_DIMS)
         return 1;
@@ -160,12 +161,40 @@ TFR_HELPER int tfr_unsqueeze(tfr_array *a, int64_t dim) {
     return 0;
 }
 
+// Whether `a` repeats along `x` without adding to its shape; `*same`: it has that shape itself.
+TFR_HELPER int tfr_fits(const tfr_array *a, const tfr_array *x, int *same) {
+    *same = a->ndim == x->ndim;
+    for (int i = 0; i < a->ndim; i++) {
+        int at = i + x->ndim - a->ndim;
+        if (at < 0 || (a->size[i] != 1 && a->size[i] != x->size[at]))
+            return 0;
+        *same &= a->size[i] == x->size[at];
+    }
+    return 1;
+}
+
 // `out` as torch gives (x * cos) + (rotated * sin), where `rotated` is a fresh contiguous copy of
 // x. Not 0: the shapes do not fit. `out` may be `x`.
 TFR_HELPER int tfr_rope_out(tfr_array *out, const tfr_array *x, const tfr_array *cos,
                             const tfr_array *sin) {
     tfr_array rotated, first, second;
     const tfr_array *a[] = {x, cos}, *b[] = {&rotated, sin}, *sum[] = {&first, &second};
+    int same, some = 1;
+    for (int i = 0; i < x->ndim; i++)
+        some &= x->size[i] != 0;
+    if (some && tfr_decides(x) && tfr_fits(sin, x, &same) && tfr_fits(cos, x, &same) && !same) {
+        // the usual case, worked out: of two contiguous products, or ordered by the first one
+        first = *x;
+        first.data = 0;
+        first.dtype = tfr_promote(x->dtype, tfr_promote(cos->dtype, sin->dtype));
+        tfr_strides_as(&first, a, 1, 1);
+        if (tfr_is_contiguous(&first))
+            tfr_dense_strides(&first);
+        if (tfr_is_contiguous(&first) || tfr_decides(&first)) {
+            *out = first;
+            return 0;
+        }
+    }
     tfr_out_dense(&rotated, x, tfr_last(x), x->dtype);
     return tfr_out_of(&first, a, 2) || tfr_out_of(&second, b, 2) || tfr_out_of(out, sum, 2);
 }

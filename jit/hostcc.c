@@ -33,12 +33,13 @@
 static struct {
     pthread_mutex_t lock;
     bool handler; // of fork, registered
-    bool asked, good;
+    bool good;
     char path[TFR_PATH_SIZE];
     char identity[640];
     tfr_hostcc found;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static atomic_bool asked; // what is in `state` will not change any more
 static atomic_int failures;
 static atomic_bool once_good, given_up, warned; // of a compiler that does not answer
 
@@ -48,12 +49,16 @@ static void after_fork(void) {
     state.lock = fresh;
 }
 
-static void lock_state(void) {
-    (void)pthread_mutex_lock(&state.lock);
+// False: not without waiting.
+static bool lock_state(bool may_wait) {
+    if ((may_wait ? pthread_mutex_lock(&state.lock) : pthread_mutex_trylock(&state.lock)) != 0) {
+        return false;
+    }
     if (!state.handler) {
         state.handler = true;
         (void)pthread_atfork(NULL, NULL, after_fork);
     }
+    return true;
 }
 
 static const char *options_for(const tfr_cpu *cpu) {
@@ -67,7 +72,7 @@ tfr_str tfr_hostcc_options(void) {
     static _Atomic(const char *) options;
     const char *text = atomic_load(&options);
     if (!text) {
-        lock_state();
+        (void)lock_state(true);
         text = atomic_load(&options);
         text = text ? text : options_for(tfr_cpu_choose());
         atomic_store(&options, text);
@@ -189,16 +194,25 @@ static tfr_hostcc_found find(bool may_run) {
 }
 
 tfr_hostcc_found tfr_hostcc_find(bool may_run, const tfr_hostcc **out) {
-    lock_state();
-    tfr_hostcc_found found = state.good ? TFR_HOSTCC_FOUND : TFR_HOSTCC_NONE;
-    if (!state.asked) {
-        found = find(may_run);
-        state.good = found == TFR_HOSTCC_FOUND;
-        state.found = (tfr_hostcc){state.path, tfr_str_from(state.identity)};
-        state.asked = found != TFR_HOSTCC_UNASKED;
+    if (!atomic_load(&asked)) {
+        // Who may not run a compiler does not wait either for a thread that is asking one, and
+        // which may wait for TFR_CC_TIMEOUT.
+        if (!lock_state(may_run)) {
+            return TFR_HOSTCC_UNASKED;
+        }
+        tfr_hostcc_found now;
+        if (!atomic_load(&asked) && (now = find(may_run)) != TFR_HOSTCC_UNASKED) {
+            state.good = now == TFR_HOSTCC_FOUND;
+            state.found = (tfr_hostcc){state.path, tfr_str_from(state.identity)};
+            atomic_store(&asked, true);
+        }
+        (void)pthread_mutex_unlock(&state.lock);
+        if (!atomic_load(&asked)) {
+            return TFR_HOSTCC_UNASKED;
+        }
     }
-    (void)pthread_mutex_unlock(&state.lock);
     *out = &state.found;
+    tfr_hostcc_found found = state.good ? TFR_HOSTCC_FOUND : TFR_HOSTCC_NONE;
     return found == TFR_HOSTCC_FOUND && atomic_load(&given_up) ? TFR_HOSTCC_NONE : found;
 }
 

@@ -1,5 +1,5 @@
 // The files of codegen_templates/ as they were when the program was built; the definitions are
-// written by cmake/embed_templates.cmake.
+// written by cmake/embed_templates.c.
 #ifndef TFR_TEMPLATES_H
 #define TFR_TEMPLATES_H
 

@@ -64,18 +64,24 @@ static tfr_status read_all(tfr_str *out, int fd, const char *path, tfr_arena *ar
     }
 }
 
-tfr_status tfr_source_read(tfr_source *out, const char *path, tfr_arena *arena, tfr_error *err) {
+tfr_status tfr_source_bytes(tfr_str *out, const char *path, tfr_arena *arena, tfr_error *err) {
     bool is_stdin = strcmp(path, "-") == 0;
     const char *name = is_stdin ? STDIN_PATH : path;
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return fail_errno(err, name, errno);
     }
-    tfr_str bytes = {NULL, 0};
-    tfr_status status = read_all(&bytes, fd, name, arena, err);
+    tfr_status status = read_all(out, fd, name, arena, err);
     if (!is_stdin) {
         (void)close(fd); // opened for reading: closing it can lose nothing
     }
+    return status;
+}
+
+tfr_status tfr_source_read(tfr_source *out, const char *path, tfr_arena *arena, tfr_error *err) {
+    tfr_str bytes = {NULL, 0};
+    const char *name = strcmp(path, "-") == 0 ? STDIN_PATH : path;
+    tfr_status status = tfr_source_bytes(&bytes, path, arena, err);
     return status ? status : tfr_source_from_bytes(out, name, bytes, arena, err);
 }
 

@@ -28,6 +28,9 @@ typedef struct tfr_source {
 // over a limit, binary (NUL byte), undecodable, unsupported encoding, brackets too deep.
 tfr_status tfr_source_read(tfr_source *out, const char *path, tfr_arena *arena, tfr_error *err);
 
+// The bytes of a file alone, whatever they are. TFR_E_USAGE as above; TFR_E_REFUSED: too large.
+tfr_status tfr_source_bytes(tfr_str *out, const char *path, tfr_arena *arena, tfr_error *err);
+
 // The same checks over bytes in memory, which must outlive `out`.
 tfr_status tfr_source_from_bytes(tfr_source *out, const char *path, tfr_str bytes, tfr_arena *arena,
                                  tfr_error *err);

@@ -1,5 +1,5 @@
-// A JSON reader without recursion. The text has passed the checks of every source file (size,
-// encoding, brackets that close), which JSON is subject to as much as Python.
+// A JSON reader of its own, without recursion: Python's grammar would take trailing commas, single
+// quotes and comments, and say nothing of where the JSON is wrong.
 #include "rewriter/config.h"
 
 #include <errno.h>
@@ -281,12 +281,35 @@ tfr_status tfr_config_parse(const tfr_json **out, const tfr_source *source, tfr_
     return status;
 }
 
+// Python's rules for a text do not hold here: `  {` is no wrong indentation.
+tfr_status tfr_config_from_bytes(const tfr_json **out, const char *path, tfr_str bytes,
+                                 tfr_arena *arena, tfr_error *err) {
+    tfr_source *source = TFR_NEW(arena, tfr_source);
+    bool has_bom = bytes.len >= 3 && memcmp(bytes.data, "\xef\xbb\xbf", 3) == 0;
+    size_t lines = 1;
+    for (size_t i = 0; i < bytes.len; i++)
+        lines += bytes.data[i] == '\n';
+    *source = (tfr_source){.path = path, .bytes = bytes, .text = bytes};
+    source->lines = TFR_NEW_ARRAY(arena, uint32_t, lines);
+    source->line_count = 1;
+    for (size_t i = 0; i < bytes.len; i++)
+        if (bytes.data[i] == '\n')
+            source->lines[source->line_count++] = (uint32_t)(i + 1);
+    if (has_bom) {
+        char *text = tfr_arena_alloc(arena, bytes.len);
+        memcpy(text, bytes.data, bytes.len);
+        memset(text, ' ', 3);
+        source->text.data = text;
+    }
+    return tfr_config_parse(out, source, arena, err);
+}
+
 tfr_status tfr_config_read(const tfr_json **out, const char *path, tfr_arena *arena,
                            tfr_error *err) {
-    tfr_source *source = TFR_NEW(arena, tfr_source);
-    if (tfr_source_read(source, path, arena, err) != TFR_OK)
+    tfr_str bytes = {0};
+    if (tfr_source_bytes(&bytes, path, arena, err) != TFR_OK)
         return TFR_E_USAGE; // an argument, not the input
-    return tfr_config_parse(out, source, arena, err);
+    return tfr_config_from_bytes(out, path, bytes, arena, err);
 }
 
 const tfr_json *tfr_json_get(const tfr_json *object, tfr_str key) {

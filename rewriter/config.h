@@ -25,11 +25,13 @@ typedef struct tfr_json {
 } tfr_json;
 
 // The whole document, an object. TFR_E_USAGE: not readable, or no JSON (with its place), or no
-// object.
+// object. `bytes` must outlive `out`.
+tfr_status tfr_config_from_bytes(const tfr_json **out, const char *path, tfr_str bytes,
+                                 tfr_arena *arena, tfr_error *err);
 tfr_status tfr_config_read(const tfr_json **out, const char *path, tfr_arena *arena,
                            tfr_error *err);
 tfr_status tfr_config_parse(const tfr_json **out, const tfr_source *source, tfr_arena *arena,
-                            tfr_error *err);
+                            tfr_error *err); // of `source`, lines and text count
 
 // A member of an object, the last of that name; NULL: there is none.
 const tfr_json *tfr_json_get(const tfr_json *object, tfr_str key);

@@ -79,6 +79,17 @@ static tfr_fact condition_of(tfr_facts *f, const tfr_fact_scope *scope, uint32_t
     return value;
 }
 
+// `if x: ...; return` without an else.
+static bool leaves_when_true(const tfr_tree *t, uint32_t statement) {
+    if (tfr_tree_kind(t, statement) != TFR_N_IF || tfr_tree_field(t, statement, TFR_F_ALTERNATIVE))
+        return false;
+    uint32_t last = 0;
+    uint32_t body = tfr_tree_field(t, statement, TFR_F_CONSEQUENCE);
+    for (uint32_t c = tfr_tree_first(t, body); c; c = tfr_tree_next(t, c))
+        last = c;
+    return last && tfr_tree_kind(t, last) == TFR_N_RETURN;
+}
+
 // Whether control gets from `parent` to its child `n`.
 static int step_runs(tfr_facts *f, const tfr_fact_scope *scope, uint32_t parent, uint32_t n,
                      bool in_loops, tfr_fact *why) {
@@ -97,6 +108,16 @@ static int step_runs(tfr_facts *f, const tfr_fact_scope *scope, uint32_t parent,
             if (tfr_tree_kind(t, c) == TFR_N_ELIF)
                 *why = condition_of(f, scope, tfr_tree_field(t, c, TFR_F_CONDITION), &truth);
         return truth < 0 ? truth : !truth;
+    }
+    if (kind == TFR_N_BLOCK) {
+        for (uint32_t c = tfr_tree_first(t, parent); c && c != n; c = tfr_tree_next(t, c)) {
+            if (!leaves_when_true(t, c))
+                continue;
+            (void)condition_of(f, scope, tfr_tree_field(t, c, TFR_F_CONDITION), &truth);
+            if (truth == 1)
+                return 0;
+        }
+        return 1;
     }
     if (kind == TFR_N_CONDITIONAL) {
         uint32_t yes = tfr_tree_first(t, parent), condition = tfr_tree_next(t, yes);

@@ -2,7 +2,6 @@
 // than they save, and ranks could come to different kernels.
 #include "runtime/linear_choice.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -17,8 +16,7 @@ typedef struct choice {
     _Atomic bool known, torch; // known: stored, not the default
 } choice;
 
-static _Atomic(choice *) choices; // only ever added to, under the lock
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(choice *) choices; // only ever added to
 static _Thread_local bool is_forced, forced_torch;
 
 // Float32 products of many rows are a matrix library's own field, and torch's is as good as ours;
@@ -32,8 +30,8 @@ static bool same(const tfr_linear_shape *a, const tfr_linear_shape *b) {
            a->width == b->width;
 }
 
-static choice *find(const tfr_linear_shape *shape) {
-    for (choice *c = atomic_load_explicit(&choices, memory_order_acquire); c; c = c->next)
+static choice *find(choice *first, const tfr_linear_shape *shape) {
+    for (choice *c = first; c; c = c->next)
         if (same(&c->shape, shape))
             return c;
     return NULL;
@@ -49,23 +47,27 @@ static tfr_str name_of(const tfr_linear_shape *shape, char *out, size_t size) {
     return (tfr_str){out, n > 0 && (size_t)n < size ? (size_t)n : 0};
 }
 
+// Without a lock, which another thread's fork would leave taken.
 static choice *look_up(const tfr_linear_shape *shape) {
-    choice *c = find(shape);
-    if (c)
-        return c;
-    pthread_mutex_lock(&lock);
-    c = find(shape);
-    if (!c) {
-        char name[TFR_CHOICE_MAX], value[16];
-        bool known = tfr_choice_get(name_of(shape, name, sizeof name), value, sizeof value);
-        c = tfr_alloc(sizeof *c);
-        c->shape = *shape;
-        atomic_init(&c->known, known);
-        atomic_init(&c->torch, known ? strcmp(value, "torch") == 0 : tfr_linear_default(shape));
-        c->next = atomic_load_explicit(&choices, memory_order_relaxed);
-        atomic_store_explicit(&choices, c, memory_order_release);
+    choice *first = atomic_load_explicit(&choices, memory_order_acquire);
+    choice *other = find(first, shape);
+    if (other)
+        return other;
+    char name[TFR_CHOICE_MAX], value[16];
+    bool known = tfr_choice_get(name_of(shape, name, sizeof name), value, sizeof value);
+    choice *c = tfr_alloc(sizeof *c);
+    c->shape = *shape;
+    atomic_init(&c->known, known);
+    atomic_init(&c->torch, known ? strcmp(value, "torch") == 0 : tfr_linear_default(shape));
+    c->next = first;
+    while (!atomic_compare_exchange_weak_explicit(&choices, &c->next, c, memory_order_acq_rel,
+                                                  memory_order_acquire)) {
+        other = find(c->next, shape); // another thread's, made meanwhile
+        if (other) {
+            tfr_release(c);
+            return other;
+        }
     }
-    pthread_mutex_unlock(&lock);
     return c;
 }
 

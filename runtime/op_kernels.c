@@ -3,7 +3,6 @@
 #define _GNU_SOURCE // memmem
 #include "runtime/op_kernels.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -43,8 +42,7 @@ struct tfr_op_kernels {
     tfr_jit_mode mode;
     bool is_forced;
     tfr_path forced;
-    tfr_arena *arena; // guarded by `lock`
-    pthread_mutex_t lock;
+    tfr_arena *arena; // of what is made with it
     _Atomic(entry *) entries;
 };
 
@@ -133,7 +131,7 @@ static void read_force(tfr_op_kernels *op) {
 }
 
 // ------------------------------------------------------------------ making
-static const tfr_kernel *user_generic(tfr_op_kernels *op, tfr_error *err) {
+static const tfr_kernel *user_generic(tfr_op_kernels *op) {
     tfr_generated g;
     tfr_spec spec = {.label =
                          tfr_str_format(op->arena, "%s.%s", op->def->op, op->def->variant).data,
@@ -144,10 +142,7 @@ static const tfr_kernel *user_generic(tfr_op_kernels *op, tfr_error *err) {
     tfr_jit_request request = {g.label, g.source};
     bool off = op->mode == TFR_JIT_OFF;
     const tfr_kernel *kernel = tfr_jit_kernel(&request, off ? TFR_JIT_OFF : TFR_JIT_SYNC, NULL);
-    if (!kernel)
-        tfr_fail(err, TFR_E_USAGE, "", 0, 0, "%s.%s: %s could not be compiled; its reference runs",
-                 op->def->op, op->def->variant, op->def->template_name);
-    return kernel;
+    return kernel; // NULL: jit/ has warned, or it is off
 }
 
 // The better of the two builds for x86-64, unless TFR_HOST_ISA asks for the other.
@@ -163,10 +158,9 @@ tfr_op_kernels *tfr_op_kernels_new(const tfr_kernel_op *def, const tfr_kernel_op
     op->def = def;
     op->arena = arena;
     op->mode = tfr_jit_mode_from_environment(NULL);
-    pthread_mutex_init(&op->lock, NULL);
     if (def->directory) {
         if (tfr_template_read(&op->text, def->directory, def->template_name, arena, err) == TFR_OK)
-            op->generic = user_generic(op, err);
+            op->generic = user_generic(op);
     } else {
         op->text = tfr_template_builtin(def->template_name);
         op->generic = tfr_generic_find(def->template_name, has_avx2());
@@ -220,9 +214,9 @@ tfr_jit_request tfr_op_kernels_request(const tfr_kernel_op *def, const char *opt
     return (tfr_jit_request){g.label, g.source};
 }
 
-// What a call asks for. Under the lock, which the arena needs.
-static tfr_jit_request make_request(tfr_op_kernels *op, const tfr_call *c, int64_t norm,
-                                    int64_t act) {
+// What a call asks for.
+static tfr_jit_request make_request(const tfr_op_kernels *op, const tfr_call *c, int64_t norm,
+                                    int64_t act, tfr_arena *arena) {
     tfr_spec_tensor tensors[TFR_MAX_INPUTS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < op->def->argument_count; i++) {
@@ -234,15 +228,15 @@ static tfr_jit_request make_request(tfr_op_kernels *op, const tfr_call *c, int64
         tensors[count++] = (tfr_spec_tensor){a->name, in->dtype, wide ? tfr_last(in) : -1};
     }
     const char *options = op->option_text[norm];
+    tfr_arena *scratch = tfr_arena_new();
     if (op->takes_act)
         options =
-            tfr_str_format(op->arena, "%s%sACT=%s", options, *options ? " " : "", act_names[act])
+            tfr_str_format(scratch, "%s%sACT=%s", options, *options ? " " : "", act_names[act])
                 .data;
-    tfr_arena *scratch = tfr_arena_new();
     tfr_jit_request made = tfr_op_kernels_request(op->def, options, tensors, count, scratch);
     tfr_jit_request kept = {
-        {tfr_str_dup(op->arena, made.label), made.label.len},
-        {tfr_str_dup(op->arena, made.source), made.source.len},
+        {tfr_str_dup(arena, made.label), made.label.len},
+        {tfr_str_dup(arena, made.source), made.source.len},
     };
     tfr_arena_free(scratch);
     return kept;
@@ -264,29 +258,32 @@ static void ask(tfr_op_kernels *op, entry *e) {
         atomic_store_explicit(&e->settled, true, memory_order_release);
 }
 
-static entry *find(tfr_op_kernels *op, uint64_t dtypes, const int64_t *widths) {
-    for (entry *e = atomic_load_explicit(&op->entries, memory_order_acquire); e; e = e->next)
+static entry *find(entry *first, uint64_t dtypes, const int64_t *widths) {
+    for (entry *e = first; e; e = e->next)
         if (e->dtypes == dtypes && e->widths[0] == widths[0] && e->widths[1] == widths[1])
             return e;
     return NULL;
 }
 
+// Without a lock, which another thread's fork would leave taken. Two threads may make the same
+// entry at once; the second throws its own away.
 static entry *add(tfr_op_kernels *op, const tfr_call *c, uint64_t dtypes, const int64_t *widths,
                   int64_t norm, int64_t act) {
-    pthread_mutex_lock(&op->lock);
-    entry *e = find(op, dtypes, widths);
-    bool fresh = !e;
-    if (fresh) {
-        e = TFR_NEW(op->arena, entry);
-        e->dtypes = dtypes;
-        memcpy(e->widths, widths, sizeof e->widths);
-        e->request = make_request(op, c, norm, act);
-        e->next = atomic_load_explicit(&op->entries, memory_order_relaxed);
-        atomic_store_explicit(&op->entries, e, memory_order_release);
-    }
-    pthread_mutex_unlock(&op->lock);
-    if (fresh)
-        ask(op, e);
+    tfr_arena *arena = tfr_arena_new();
+    entry *e = TFR_NEW(arena, entry);
+    e->dtypes = dtypes;
+    memcpy(e->widths, widths, sizeof e->widths);
+    e->request = make_request(op, c, norm, act, arena);
+    e->next = atomic_load_explicit(&op->entries, memory_order_acquire);
+    do {
+        entry *other = find(e->next, dtypes, widths);
+        if (other) {
+            tfr_arena_free(arena);
+            return other;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&op->entries, &e->next, e, memory_order_acq_rel,
+                                                    memory_order_acquire));
+    ask(op, e);
     return e;
 }
 
@@ -312,7 +309,7 @@ const tfr_kernel *tfr_op_kernels_choose(tfr_op_kernels *op, tfr_call *c, int64_t
     int64_t widths[MAX_WIDTHS] = {0, 0};
     for (uint32_t i = 0; i < op->width_count; i++)
         widths[i] = tfr_last(&c->in[op->widths[i]]);
-    entry *e = find(op, dtypes, widths);
+    entry *e = find(atomic_load_explicit(&op->entries, memory_order_acquire), dtypes, widths);
     if (!e)
         e = add(op, c, dtypes, widths, norm, act);
     const tfr_kernel *kernel = atomic_load_explicit(&e->kernel, memory_order_acquire);

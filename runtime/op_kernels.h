@@ -12,8 +12,9 @@ typedef enum tfr_path { TFR_PATH_GENERIC, TFR_PATH_JIT, TFR_PATH_TORCH } tfr_pat
 
 typedef struct tfr_op_kernels tfr_op_kernels;
 
-// `def` and what it points to must live for ever. NULL: there is no generic build and none could
-// be compiled (a user's template), or its options do not match the rule's; `err` says which.
+// `def` and what it points to must live for ever. NULL: there is no template, or its options do not
+// match the rule's, as `err` says; or a user's template was not compiled: jit/ has warned, and
+// `err` is left as it was.
 tfr_op_kernels *tfr_op_kernels_new(const tfr_kernel_op *def, const tfr_kernel_ops *all,
                                    tfr_error *err);
 const tfr_kernel_op *tfr_op_kernels_def(const tfr_op_kernels *op);

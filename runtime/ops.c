@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/op_kernels.h"
 #include "runtime/linear_choice.h"
+#include "runtime/op_kernels.h"
 #include "runtime/torch_abi.h"
 
 #define MAX_OPS 256
@@ -260,12 +260,14 @@ static void op_call(tfr_op_kernels *op, tfr_value_bits *stack) {
 #define NAME(n) entry_##n,
 #define ROW(X, h)                                                                                  \
     X(h##0)                                                                                        \
-    X(h##1) X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) X(h##8) X(h##9) X(h##a) X(h##b)        \
-        X(h##c) X(h##d) X(h##e) X(h##f)
+    X(h##1)                                                                                        \
+    X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) X(h##8) X(h##9) X(h##a) X(h##b) X(h##c)        \
+        X(h##d) X(h##e) X(h##f)
 #define TABLE(X)                                                                                   \
     ROW(X, 0)                                                                                      \
-    ROW(X, 1) ROW(X, 2) ROW(X, 3) ROW(X, 4) ROW(X, 5) ROW(X, 6) ROW(X, 7) ROW(X, 8) ROW(X, 9)      \
-        ROW(X, a) ROW(X, b) ROW(X, c) ROW(X, d) ROW(X, e) ROW(X, f)
+    ROW(X, 1)                                                                                      \
+    ROW(X, 2) ROW(X, 3) ROW(X, 4) ROW(X, 5) ROW(X, 6) ROW(X, 7) ROW(X, 8) ROW(X, 9) ROW(X, a)      \
+        ROW(X, b) ROW(X, c) ROW(X, d) ROW(X, e) ROW(X, f)
 TABLE(ENTRY)
 static const tfr_boxed entries[MAX_OPS] = {TABLE(NAME)};
 
@@ -324,14 +326,12 @@ static bool is_registered(const tfr_kernel_op *def) {
 }
 
 static const char *register_op(const tfr_kernel_op *def, const tfr_kernel_ops *all) {
-    tfr_error err;
+    tfr_error err = {0};
     if (registry.count == MAX_OPS)
         return fail("more than 256 kernels", NULL);
     tfr_op_kernels *op = tfr_op_kernels_new(def, all, &err);
-    if (!op && !def->directory)
-        return fail(err.message, NULL);
     if (!op)
-        return NULL; // jit/ has warned; the reference runs
+        return *err.message ? fail(err.message, NULL) : NULL;
     const char *name = tfr_str_format(registry.arena, "tfr::%s.%s", def->op, def->variant).data;
     registry.ops[registry.count] = op;
     if (!tfr_torch_define(registry.definitions, def->schema) ||
@@ -359,13 +359,13 @@ static const char *register_all(const char *directories) {
         return fail(err.path, err.message);
     tfr_kernel_ops *all = TFR_NEW(arena, tfr_kernel_ops);
     tfr_kernels_list(all, rules, arena);
+    const char *first = NULL; // what is wrong with one op does not stop the others
     for (uint32_t i = 0; i < all->ops.count; i++) {
         const char *why =
             is_registered(&all->ops.items[i]) ? NULL : register_op(&all->ops.items[i], all);
-        if (why)
-            return why;
+        first = first ? first : why;
     }
-    return NULL;
+    return first;
 }
 
 const char *tfr_torch_register(const char *directories) {

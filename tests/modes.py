@@ -36,18 +36,26 @@ def kernel_path() -> str:
     return {"sync": "jit", "off": "generic"}[os.environ["TFR_JIT"]]
 
 
+_functions: dict[tuple, dict] = {}  # (mode, ops) -> their functions, since writing them takes 30 ms
+
+
 @contextmanager
 def running(mode: str) -> Iterator[None]:
+    """`ops.record()` and the like go inside."""
     from tfrewrite import ops, rules
 
     before = os.environ.get("TFR_OPS")
+    written = {name: getattr(ops, name) for name in ops.names()}
     os.environ["TFR_OPS"] = _TFR_OPS[mode]
     try:
-        ops.install(rules.load())
+        key = mode, frozenset(ops.names())
+        if key not in _functions:
+            ops.install(rules.load())
+            _functions[key] = {name: getattr(ops, name) for name in ops.names()}
+        vars(ops).update(_functions[key])
         yield
     finally:
-        if before is None:
-            del os.environ["TFR_OPS"]
-        else:
+        os.environ.pop("TFR_OPS")
+        if before is not None:
             os.environ["TFR_OPS"] = before
-        ops.install(rules.load())
+        vars(ops).update(written)

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules import module as _module
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 _compiling = torch.compiler.is_compiling
 _PLAIN = (torch.Tensor, nn.Parameter)
@@ -38,10 +40,15 @@ def ready(*tensors: torch.Tensor | None) -> bool:
         or torch.autograd.forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack()
-        or torch._C._is_torch_function_mode_enabled()
+        or (torch._C._is_torch_function_mode_enabled() and not _only_devices())
     ):
         return False
     return _plain_tensors(tensors)
+
+
+def _only_devices() -> bool:
+    """`with torch.device(...)` and set_default_device say where new tensors go, and no more."""
+    return all(type(m) is DeviceContext for m in _get_current_function_mode_stack())
 
 
 def ready_in_graph(*tensors: torch.Tensor | None) -> bool:
@@ -63,9 +70,21 @@ def _plain_tensors(tensors: tuple[torch.Tensor | None, ...]) -> bool:
             and t.layout is torch.strided
             and t.dim()
             and not (grad and t.requires_grad)
+            and (t.is_contiguous() or not _transposed(t))
         ):
             return False
     return True
+
+
+def _transposed(t: torch.Tensor) -> bool:
+    """Whether neighbours lie closer in another dimension than in the last: a kernel would read a
+    copy and lose that layout, which torch's results keep.
+    """
+    strides, sizes = t.stride(), t.shape
+    last = strides[-1]
+    return sizes[-1] > 1 and any(
+        n > 1 and 0 < s < last for s, n in zip(strides, sizes, strict=True)
+    )
 
 
 # ------------------------------------------------------------------ modules
@@ -184,7 +203,8 @@ def _is_text(statement: ast.stmt) -> bool:
 def _attribute(node: ast.expr, own: str) -> str | None:
     """`weight` of the expression `self.weight`."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return node.attr if node.value.id == own else None
+        private = node.attr.startswith("__") and not node.attr.endswith("__")
+        return node.attr if node.value.id == own and not private else None
     return None
 
 

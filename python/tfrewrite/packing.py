@@ -1,10 +1,10 @@
 """Weights of modules that one `tfr.linears` call takes, laid one after another: `prepare`, `unpack`.
 
 One product over weights that lie together is what CUDA's matrix libraries want; the host's kernel
-takes them wherever they lie. An op looks at the addresses at every call. So packing is only a matter of where the Parameters lie: the same Parameter objects, names, shapes and
-strides, each with a storage of its own that ends where its bytes end. Nothing is kept that could go
-stale; what moves a weight (`.to()`, `p.data = ...`, a load with assign=True) makes its group slower
-until `prepare` is called again. Knows no single op and no model.
+takes them wherever they lie. Packing is only a matter of where the Parameters lie: the same
+Parameter objects, names, shapes and strides, each with a storage of its own that ends where its
+bytes end. Nothing is kept that could go stale; what moves a weight (`.to()`, `p.data = ...`, a load with assign=True) leaves its group
+apart until `prepare` is called again. Knows no single op and no model.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ class Packing:
 
 
 @torch.compiler.disable(reason="it moves weights; call it outside compiled code")
-def prepare(model: nn.Module, *, pack: bool | None = None) -> Packing:
-    """Makes a model ready for its first call: packs the weights of its merged projections, and
-    measures whether its linears run faster in the kernels or in torch (measure.py).
+def prepare(model: nn.Module, *, pack: bool = False) -> Packing:
+    """Makes a model ready for its first call: measures whether its linears run faster in the kernels
+    or in torch (measure.py), and with `pack` lays the weights of merged projections together.
 
     Call it once the weights are in place and again after they have moved; what is packed already
     costs nothing. No other thread may run the model meanwhile, and a captured CUDA graph would
-    read the old addresses: prepare first. Without `pack` the groups on CUDA are packed, as there is
-    nothing to gain on the CPU (docs/PACKING.md).
+    read the old addresses: prepare first. `pack` moves the weights; what that gains and where, is in
+    docs/PACKING.md.
     """
     _check_no_capture("prepare")
     with _lock:
@@ -160,7 +160,7 @@ def _check_no_capture(what: str) -> None:
 
 
 # ------------------------------------------------------------------ finding groups
-def _survey(model: nn.Module, pack: bool | None) -> Packing:
+def _survey(model: nn.Module, pack: bool) -> Packing:
     made = Packing(type(model).__name__)
     kinds: dict[type, in_force.Siblings] = {}
     found: list[tuple[Group, nn.Module]] = []
@@ -212,7 +212,7 @@ def _calls_ops(model: nn.Module) -> bool:
 class _Packer:
     """Decides the state of one group after the other, and packs."""
 
-    def __init__(self, model: nn.Module, pack: bool | None) -> None:
+    def __init__(self, model: nn.Module, pack: bool) -> None:
         self.memory = _Memory(model)
         self.pack = pack
         self.taken: dict[int, tuple[Group, list[int]]] = {}  # parameter -> its group, in order
@@ -244,14 +244,13 @@ class _Packer:
         if not _adjacent(parameters):
             if why := self._why_not_move(group, what, parameters, order):
                 return REFUSED, why
-            move = parameters[0].is_cuda if self.pack is None else self.pack
-            if move:
+            if self.pack:
                 try:
                     _move_together(parameters)
                 except RuntimeError as error:  # out of memory: nothing has moved
                     return REFUSED, str(error).splitlines()[0][:200]
                 group.copied += sum(p.nbytes for p in parameters)
-            made = PACKED if move else APART
+            made = PACKED if self.pack else APART
         else:
             made = ALREADY
         for key in order:

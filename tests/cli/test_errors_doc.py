@@ -28,6 +28,10 @@ MORE_USAGE = [
     ["-o", "none/x.py", "modeling_x.py"],
     ["-o", "dangling", "modeling_x.py"],
     ["-o", "/dev/full", "modeling_x.py"],
+    ["modeling_x.py", "--config", "x"],
+    ["warmup", "modeling_x.py", "--config", "modeling_x.py"],
+    ["warmup", "modeling_x.py", "--config", "c", "--arch", "host,"],
+    ["cache", "why", "no-such-entry"],
 ]
 
 

@@ -200,6 +200,39 @@ def test_wrong_programs(name):
         check_runs(BEFORE.encode(), wrong.encode(), torch.float32)
 
 
+@pytest.mark.parametrize("name", WRONG_PROGRAMS)
+def test_wrong_programs_with_kernels(name):
+    """Tolerance is for float values alone, and ends where a kernel would be wrong."""
+    old, new, message = WRONG_PROGRAMS[name]
+    if name == "other numbers":
+        message = "result 0.*values differ by up to 0.001"
+    wrong = RUNS.replace(old, new).encode()
+    if name == "other rounding":  # within it
+        check_runs(BEFORE.encode(), wrong, torch.float32, bits=False)
+        return
+    with pytest.raises(Fault, match=message):
+        check_runs(BEFORE.encode(), wrong, torch.float32, bits=False)
+
+
+def test_tolerance():
+    x = torch.linspace(-3, 3, 64)
+
+    def differ(a, b):
+        compare(freeze(a, {}), freeze(b, {}), bits=False)
+
+    for dtype, step in ((torch.float32, 1e-6), (torch.bfloat16, 2e-3)):
+        differ(x.to(dtype), (x * (1 + step)).to(dtype))
+        for other in (x * (1 + 30 * step), x.where(x > -3, torch.nan), x.where(x < 3, torch.inf)):
+            with pytest.raises(Fault):
+                differ(x.to(dtype), other.to(dtype))
+            with pytest.raises(Fault):
+                differ(other.to(dtype), x.to(dtype))
+    differ(1.0, 1.0 + 1e-6)
+    for a, b in ((1.0, 1.1), (1, 2), ("a", "b"), (x.long(), x.long() + 1), (x, x.double())):
+        with pytest.raises(Fault):
+            differ(a, b)
+
+
 def test_inputs_that_test_nothing():
     silent = BEFORE[: BEFORE.index("def cases")] + "def cases(dtype):\n    yield from ()\n"
     with pytest.raises(Fault, match="yields nothing"):

@@ -32,6 +32,15 @@ pytestmark = [
 ]
 INPUTS = sorted(EDGE.glob("[0-9][0-9]_*/*.py"))
 # cases/README.md kinds that this folder covers; README.md here says where the others go.
+TAKES_GRADIENTS = {"17_hooks/on_projections", "53_adapters/lora_after_load", "54_state/gradients"}
+NO_KERNEL = TAKES_GRADIENTS | {
+    "02_branches/cached_cross_attention",  # modules that count their calls
+    "17_hooks/order_of_calls",
+    "17_hooks/wrapped_adapters",
+    "52_mixed_precision/one_quantized",
+    "54_state/function_transforms",  # vmap and the like
+    "66_names/shadowed_modules",  # nn.Linear is another class there
+}
 KINDS = [1, 2, 3, 4, 5, *range(8, 11), *range(12, 45), *range(52, 55), *range(56, 70)]
 
 
@@ -53,13 +62,11 @@ def rewritten(path: Path) -> Outcome:
     return out
 
 
-def runs() -> list:
-    return [
-        modes.parameter(mode, path, dtype, id=f"{name_of(path)}-{dtype}")
-        for mode in (modes.REFERENCES, modes.KERNELS, modes.OFF)
-        for path in INPUTS
-        for dtype in wanted(path).dtypes
-    ]
+RUNS = [
+    pytest.param(path, dtype, id=f"{name_of(path)}-{dtype}")
+    for path in INPUTS
+    for dtype in wanted(path).dtypes
+]
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=name_of)
@@ -80,25 +87,14 @@ def test_text(path):
         check_second_run(out, rewrite_with_binary(out.text, wanted(path).args))
 
 
-@pytest.mark.parametrize("run", runs())
-def test_equal(run):
-    mode, path, dtype = run
-    data, out, dtype = path.read_bytes(), rewritten(path), getattr(torch, dtype)
+@pytest.mark.parametrize("path, dtype", RUNS)
+def test_equal(path, dtype):
+    data, out = path.read_bytes(), rewritten(path)
     if out.text in (data, None):
         # Nothing to compare, but the input must still be a program that runs.
-        assert mode != modes.REFERENCES or len(run_module(data, dtype)) > 1
-    elif mode == modes.REFERENCES:
-        check_runs(data, out.text, dtype)
-    elif mode == modes.OFF:
-        with modes.running(mode):
-            check_runs(data, out.text, dtype)
+        assert len(run_module(data, getattr(torch, dtype))) > 1
     else:
-        from tfrewrite import ops
-        with modes.running(mode), ops.record() as paths:
-          with torch.no_grad():
-            try: check_runs(data, out.text, dtype, bits=False)
-            finally:
-                open("/tmp/mt/edge_paths.txt","a").write(f"{name_of(path)} {dtype} {dict(paths)}\n")
+        check_runs(data, out.text, getattr(torch, dtype))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -107,3 +103,35 @@ def test_every_kind_has_an_input(kind):
     folders = [p.parent.name for p in INPUTS if p.parent.name.startswith(f"{kind:02d}_")]
     made = f"kind_{kind:02d}" in (EDGE / "test_bytes.py").read_text()
     assert folders or made
+
+
+# ---------------------------------------------------------------- other ways to run the ops
+@pytest.mark.parametrize("path, dtype", RUNS)
+def test_equal_with_ops_off(path, dtype):
+    data, out = path.read_bytes(), rewritten(path)
+    if out.text not in (data, None):
+        with modes.running(modes.OFF):
+            check_runs(data, out.text, getattr(torch, dtype))
+
+
+@pytest.fixture(scope="module")
+def paths():
+    """Kernels for the rest of the module, and how often each path has been taken."""
+    from tfrewrite import ops
+
+    with modes.running(modes.KERNELS), ops.record() as counts:
+        yield counts
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("path, dtype", RUNS)
+def test_equal_with_kernels(path, dtype, paths):
+    """Within TOLERANCE, and without gradients, which no kernel takes."""
+    data, out = path.read_bytes(), rewritten(path)
+    if out.text in (data, None):
+        return
+    paths.clear()
+    with torch.set_grad_enabled(name_of(path) in TAKES_GRADIENTS):
+        check_runs(data, out.text, getattr(torch, dtype), bits=False)
+    kernels = sum(n for (_, _, p), n in paths.items() if p in (modes.kernel_path(), "torch"))
+    assert bool(kernels) != (name_of(path) in NO_KERNEL), dict(paths)

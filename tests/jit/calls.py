@@ -10,8 +10,18 @@ from tfrewrite import kernels, ops, rules  # noqa: F401 - ops registers the kern
 
 torch.set_num_threads(1)
 BATCH, HEADS, LENGTH, WIDTH, COLUMNS = 2, 4, 5, 16, 24
-# The larger ones differ in nothing but the number of modules, and take seconds to compile.
+# Larger ones differ in nothing but the number of modules, and take seconds to compile.
 LARGER = {("linears", f"m{n}") for n in range(3, 9)}
+# One of each template.
+FEW = [
+    ("act_mul", "two_inputs"),
+    ("add_rms_norm", "add_then_norm"),
+    ("linear", "m1"),
+    ("qk_norm_rope", "norm_transpose_rope"),
+    ("rms_norm", "cast_then_weight"),
+    ("rms_norm", "no_weight"),
+    ("rope", "half_both"),
+]
 
 
 @dataclass
@@ -77,6 +87,10 @@ def _call(op: str, variant: str) -> Call:
         except RuntimeError as error:
             faults.append(error)
     raise AssertionError(f"no shapes for {op}.{variant}: {faults}")
+
+
+def few() -> list[Call]:
+    return [_call(*name) for name in FEW]
 
 
 def every() -> list[Call]:

@@ -1,10 +1,10 @@
 """Every causal architecture of transformers, tiny, with and without the import hook, compared.
 
-    python tests/numeric/architectures.py [MODEL_TYPE...] [--jobs N] [--json OUT] [--plain]
+    python tests/numeric/architectures.py [MODEL_TYPE...] [--jobs N] [--json OUT] [--modes M,..]
 
 Each run is a process forked from one that has imported torch and transformers but no modeling
-file, so that the hook sees every import. --plain compares the plain run with a second one: what
-it finds is no fault of the rewriter. Sizes are made by rules over the default configuration
+file, so that the hook sees every import: one plain, and one for each mode of the ops (modes.py).
+Mode `plain` has no hook: what it finds is no fault of the rewriter. Sizes are made by rules over the default configuration
 (RULES), with single exceptions as data (SETTINGS); what cannot run is in EXCLUDED.
 """
 
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-for folder in (str(HERE.parents[1] / "python"), str(HERE)):
+for folder in (str(HERE.parents[1] / "python"), str(HERE.parent), str(HERE)):
     if folder not in sys.path:
         sys.path.insert(0, folder)
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -27,6 +27,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 VOCAB, BATCH, SEQ, NEW_TOKENS, LAYERS = 120, 2, 11, 3, 2
 EPS = 0.02  # large, so that another one moves the results well over the bound
 SECONDS = 120  # of CPU time for one run
+PLAIN = "plain"
 
 # The first rule whose pattern is found in a field's name gives its size: a number, or the largest
 # number allowed.
@@ -314,9 +315,12 @@ def token_ids(config, rows: int):
     return allowed[picked]
 
 
-def run_one(model_type: str, hook: bool) -> dict:
+def run_one(model_type: str, mode: str) -> dict:
     """Logits of one forward pass and of a few generated tokens, and the op calls made."""
+    import contextlib
     import warnings
+
+    import modes
 
     import torch
     import transformers
@@ -324,6 +328,7 @@ def run_one(model_type: str, hook: bool) -> dict:
 
     logging.set_verbosity_error()
     warnings.filterwarnings("ignore")
+    hook = mode != PLAIN
     if hook:
         import tfrewrite
 
@@ -346,8 +351,9 @@ def run_one(model_type: str, hook: bool) -> dict:
         for m in model.modules()
         if type(m).__module__.startswith("transformers.models.")
     }
-    result = {"rewritten": sorted(m for m in modules if uses_ops(sys.modules[m])), "calls": {}}
-    with counted_ops(hook) as counts:
+    result = {"rewritten": sorted(m for m in modules if uses_ops(sys.modules[m]))}
+    result |= {"calls": {}, "paths": {}}
+    with modes.running(mode) if hook else contextlib.nullcontext(), counted_ops(hook) as counts:
         with torch.no_grad():
             out = model(input_ids=ids, output_hidden_states=True)
         logits = out.logits
@@ -363,8 +369,9 @@ def run_one(model_type: str, hook: bool) -> dict:
                 output_logits=True,
             )
             result["generated"] = {"sequences": out.sequences, "logits": list(out.logits)}
-    for (op, *_), n in counts.items():
+    for (op, _, path), n in counts.items():
         result["calls"][op] = result["calls"].get(op, 0) + n
+        result["paths"][path] = result["paths"].get(path, 0) + n
     if not bool(torch.isfinite(logits).all()) or float(logits.std()) == 0.0:
         raise FloatingPointError("the outputs are not finite, or all the same")
     return result
@@ -392,7 +399,7 @@ def counted_ops(hook: bool):
     return ops.record()
 
 
-def child(model_type: str, hook: bool, path: str) -> None:
+def child(model_type: str, mode: str, path: str) -> None:
     """Never returns: writes its result, or the error, to `path`."""
     import resource
 
@@ -403,7 +410,7 @@ def child(model_type: str, hook: bool, path: str) -> None:
     import torch
 
     try:
-        result = run_one(model_type, hook)
+        result = run_one(model_type, mode)
     except BaseException as e:  # whatever it is belongs into the result
         import traceback
 
@@ -418,12 +425,8 @@ def child(model_type: str, hook: bool, path: str) -> None:
 def compare_results(old: dict, new: dict) -> dict:
     import harness
 
-    line = {
-        "calls": new.get("calls", {}),
-        "rewritten": new.get("rewritten", []),
-        "error": None,
-        "max_rel": 0.0,
-    }
+    line = {name: new.get(name, {}) for name in ("calls", "paths", "rewritten")}
+    line |= {"error": None, "max_rel": 0.0}
     for side, result in (("plainly", old), ("with the hook", new)):
         if "error" in result:
             line["error"] = f"{side}: {result['error']}"
@@ -449,39 +452,48 @@ def strides_of(generated: dict) -> list:
 
 
 def run_all(
-    types: list[str], jobs: int = 2, plain: bool = False, report=lambda name, line: None
-) -> dict[str, dict]:
-    """Result lines by model type; `report` is called as each one is done."""
+    types: list[str],
+    modes: tuple[str, ...] = ("references",),
+    jobs: int = 2,
+    report=lambda name, mode, line: None,
+) -> dict[str, dict[str, dict]]:
+    """Result lines by model type and mode; `report` is called as each one is done."""
     import torch
     import transformers.generation  # noqa: F401 - loaded before the forks
     import transformers.modeling_utils  # noqa: F401
 
     torch.set_num_threads(1)
-    lines: dict[str, dict] = {}
+    lines: dict[str, dict[str, dict]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        todo = [(t, hook) for t in types for hook in (False, True)]
+        runs = list(enumerate((PLAIN, *modes)))
+        todo = [(t, number, mode) for t in types for number, mode in runs]
         live: dict[int, tuple] = {}
         done: dict[str, dict] = {}
         while todo or live:
             while todo and len(live) < jobs:
-                name, second = todo.pop(0)
-                path = os.path.join(folder, f"{name}-{second}")
+                name, number, mode = todo.pop(0)
+                path = os.path.join(folder, f"{name}-{number}")
                 pid = os.fork()
                 if pid == 0:
-                    child(name, second and not plain, path)
-                live[pid] = (name, second, path, time.time())
+                    child(name, mode, path)
+                live[pid] = (name, number, path, time.time())
             pid, status = wait_for_one(live)
-            name, second, path, _ = live.pop(pid)
+            name, number, path, _ = live.pop(pid)
             result = (
                 torch.load(path, weights_only=False)
                 if os.path.exists(path)
                 else {"error": how_it_ended(status)}
             )
-            done.setdefault(name, {})[second] = result
-            if len(done[name]) == 2:
-                lines[name] = compare_results(done[name][False], done[name][True])
+            done.setdefault(name, {})[number] = result
+            if len(done[name]) == len(runs):
+                plain, *others = (done[name][number] for number, _ in runs)
+                lines[name] = {
+                    mode: compare_results(plain, other)
+                    for mode, other in zip(modes, others, strict=True)
+                }
                 del done[name]
-                report(name, lines[name])
+                for mode, line in lines[name].items():
+                    report(name, mode, line)
     return {t: lines[t] for t in types}
 
 
@@ -508,26 +520,24 @@ def main() -> int:
     parser.add_argument("types", nargs="*")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--plain", action="store_true", help="no hook in either run")
+    parser.add_argument("--modes", default="references,kernels", help="of the ops, or plain")
     options = parser.parse_args()
+    import modes  # noqa: F401 - sets the environment of the ops
 
-    def show(name, line):
-        calls = sum(line["calls"].values())
+    def show(name, mode, line):
+        calls = ", ".join(f"{n} {path}" for path, n in line["paths"].items())
         print(
-            f"{'FAIL' if line['error'] else 'ok  '} {name}: {line['error'] or ''}",
-            f"max-rel {line['max_rel']:.2g}, {calls} op calls",
+            f"{'FAIL' if line['error'] else 'ok  '} {name} {mode}: {line['error'] or ''}",
+            f"max-rel {line['max_rel']:.2g}, op calls: {calls or 'none'}",
             flush=True,
         )
 
     types = options.types or [t for t in causal_types() if t not in EXCLUDED]
-    lines = run_all(types, options.jobs, options.plain, show)
+    lines = run_all(types, tuple(options.modes.split(",")), options.jobs, show)
     if options.json:
         options.json.write_text(json.dumps(lines, indent=1))
-    failed = sum(line["error"] is not None for line in lines.values())
-    print(
-        f"{len(lines) - failed} equal, {failed} failed,",
-        f"{sum(bool(x['calls']) for x in lines.values())} with op calls",
-    )
+    failed = sum(x["error"] is not None for line in lines.values() for x in line.values())
+    print(f"{len(lines)} architectures, {failed} comparisons failed")
     return 1 if failed else 0
 
 

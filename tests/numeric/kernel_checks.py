@@ -19,7 +19,7 @@ import torch
 
 PRODUCTS = ("linear", "linears")
 MAX_PRODUCT_RATIO = 1.05  # of one product's error, bfloat16
-FEW_ROWS = 8  # float32 products of more rows may be torch's: runtime/linear.c
+FEW_ROWS = 8  # float32 products of more rows may be torch's: runtime/linear_choice.c
 
 
 # ------------------------------------------------------------------ whole models

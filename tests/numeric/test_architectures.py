@@ -1,4 +1,7 @@
-"""Every registered causal architecture gives the same logits, tokens and strides with the hook."""
+"""Every registered causal architecture gives the same logits, tokens and strides with the hook.
+
+To the bit with references, and within float32's bound with kernels.
+"""
 
 import json
 import os
@@ -8,26 +11,29 @@ from pathlib import Path
 
 import architectures
 import harness
+import modes
 import pytest
 
 HERE = Path(__file__).resolve().parent
+MODES = (modes.REFERENCES, modes.KERNELS)
 TYPES = [t for t in architectures.causal_types() if t not in architectures.EXCLUDED]
 
 
 @pytest.fixture(scope="session")
 def results(request, tmp_path_factory):
     """Result lines of the selected architectures, from one run of architectures.py."""
-    wanted = []
+    wanted, wanted_modes = [], set()
     for item in request.session.items:
         spec = getattr(item, "callspec", None)
-        if spec is not None and "model_type" in spec.params:
-            wanted.append(spec.params["model_type"])
+        if spec is not None and "line_of" in spec.params:
+            mode, model_type = spec.params["line_of"]
+            wanted.append(model_type)
+            wanted_modes.add(mode)
     folder = tmp_path_factory.mktemp("architectures")
     out = folder / "results.json"
     environment = {
         **os.environ,
         "TFR_BIN": harness.binary(),
-        "TFR_CACHE_DIR": str(folder / "cache"),
         "OMP_NUM_THREADS": "1",
     }
     done = subprocess.run(
@@ -38,7 +44,9 @@ def results(request, tmp_path_factory):
             str(HERE / "architectures.py"),
             "--json",
             str(out),
-            *wanted,
+            "--modes",
+            ",".join(sorted(wanted_modes) or MODES),
+            *dict.fromkeys(wanted),
         ],
         capture_output=True,
         text=True,
@@ -48,24 +56,31 @@ def results(request, tmp_path_factory):
     return json.loads(out.read_text())
 
 
-@pytest.mark.parametrize("model_type", TYPES)
-def test_equal(results, model_type, figures):
-    line = results[model_type]
+@pytest.mark.parametrize(
+    "line_of", [modes.parameter(mode, t, id=t) for mode in MODES for t in TYPES]
+)
+def test_equal(results, line_of, figures):
+    mode, model_type = line_of
+    line = results[model_type][mode]
     assert line["error"] is None, line["error"]
     if line["rewritten"]:
-        figures("architectures, max-rel", float(line["max_rel"]))
+        figures(f"architectures, max-rel, {mode}", float(line["max_rel"]))
+    assert mode == modes.KERNELS or set(line["paths"]) <= {"reference", "helper"}
 
 
-def test_ops_ran(results):
-    """Equality alone would hold for a hook that does nothing."""
+@pytest.mark.parametrize("mode", [modes.parameter(mode) for mode in MODES])
+def test_ops_ran(results, mode):
+    """Equality alone would hold for a hook that does nothing, or without kernels."""
     if len(results) < len(TYPES):
         pytest.skip("a selection of architectures")
-    rewritten = [t for t, line in results.items() if line["rewritten"]]
-    called = [t for t, line in results.items() if line["calls"]]
+    lines = {t: line[mode] for t, line in results.items()}
+    path = "reference" if mode == modes.REFERENCES else modes.kernel_path()
+    rewritten = [t for t, line in lines.items() if line["rewritten"]]
+    called = [t for t, line in lines.items() if line["paths"].get(path)]
     idle = sorted(set(rewritten) - set(called))
     print(
-        f"{len(rewritten)} of {len(results)} architectures use rewritten modules,",
-        f"{len(called)} called ops; none in {idle}",
+        f"{len(rewritten)} of {len(lines)} architectures use rewritten modules,",
+        f"{len(called)} ran a {path}; none in {idle}",
     )
     assert len(rewritten) >= FEWEST_REWRITTEN and len(called) >= FEWEST_REWRITTEN
 
@@ -94,6 +109,7 @@ def result(scale=1.0, tokens=None, transpose=False):
         "outputs": {"logits": logits},
         "generated": {"sequences": sequences, "logits": steps},
         "calls": {"rope": 2},
+        "paths": {"reference": 2},
         "rewritten": ["m"],
     }
 
@@ -119,12 +135,12 @@ def test_comparison_sees_what_it_should():
 def test_a_run_that_dies_is_charged_to_its_architecture():
     code = (
         "import architectures as a, os, json\n"
-        "def run(model_type, hook):\n"
+        "def run(model_type, mode):\n"
         "    if model_type == 'llama': os.abort()\n"
         "    raise ValueError('broken')\n"
         "a.run_one = run\n"
-        "lines = a.run_all(['llama', 'mpt'], plain=True)\n"
-        "print(json.dumps({t: line['error'] for t, line in lines.items()}))\n"
+        "lines = a.run_all(['llama', 'mpt'], modes=('plain',))\n"
+        "print(json.dumps({t: line['plain']['error'] for t, line in lines.items()}))\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=HERE

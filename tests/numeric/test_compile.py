@@ -1,6 +1,11 @@
-"""torch.compile of rewritten models against the original in eager mode (float32). Slow."""
+"""torch.compile of rewritten models against the original in eager mode. Slow.
+
+In graphs only products stay ops of ours, where kernels run: Inductor fuses the rest by itself.
+"""
 
 import harness
+import kernel_checks
+import modes
 import pytest
 import torch
 from families import FAMILIES
@@ -11,7 +16,14 @@ INDUCTOR = [
     "gemma3",
     "phi3",
 ]  # separate q/k norms and packed MLP, `1 + weight` norms, partial rope
-CASES = [(f, "aot_eager") for f in FAMILIES] + [(f, "inductor") for f in INDUCTOR]
+CASES = [(modes.REFERENCES, f, "aot_eager") for f in FAMILIES]
+CASES += [(modes.REFERENCES, f, "inductor") for f in INDUCTOR]
+WITH_KERNELS = [(modes.KERNELS, f, "aot_eager") for f in ("qwen3", "glm4", "stablelm")]
+WITH_KERNELS += [(modes.KERNELS, "qwen3", "inductor")]
+
+
+def parameters(cases):
+    return [modes.parameter(*case, id="-".join(case[1:])) for case in cases]
 
 
 @pytest.fixture(autouse=True)
@@ -21,61 +33,110 @@ def fresh_dynamo():
     torch._dynamo.reset()
 
 
-def pair(family, variant, text=None):
-    attn = FAMILIES[family].attn[-1]
-    text = harness.rewrite_family(family).text if text is None else text
-    old = harness.build(harness.original_module(family), FAMILIES[family], variant, attn)
-    new = harness.build(
-        harness.load_module(family, text, "compiled"), FAMILIES[family], variant, attn
+def pair(mode, family, dtype=torch.float32):
+    attn, target = FAMILIES[family].attn[-1], "host" if mode == modes.KERNELS else "auto"
+    variant = next(iter(FAMILIES[family].variants))
+    text = harness.rewrite_family(family, target).text
+    rewritten = harness.load_module(family, text, f"compiled_{target}")
+    old, new = (
+        harness.build(module, FAMILIES[family], variant, attn, dtype)
+        for module in (harness.original_module(family), rewritten)
     )
     harness.copy_weights(old, new)
     return old, new
 
 
-@pytest.mark.parametrize("family,backend", CASES, ids=[f"{f}-{b}" for f, b in CASES])
-def test_forward(family, backend, figures):
+class Backend:
+    """A backend that keeps the names of the functions in the graphs it is given."""
+
+    def __init__(self, name):
+        self.compile = torch._dynamo.lookup_backend(name)
+        self.names, self.graphs = set(), 0
+
+    def __call__(self, graph, inputs):
+        self.graphs += 1
+        self.names |= {str(n.target) for n in graph.graph.nodes if n.op == "call_function"}
+        return self.compile(graph, inputs)
+
+    def ops(self):
+        return {n.split(".")[1] for n in self.names if n.startswith("tfr.")}
+
+
+@pytest.mark.parametrize("case", parameters(CASES + WITH_KERNELS))
+def test_forward(case, figures):
     """One graph without a break, in inference, against the original in eager mode."""
-    old, new = pair(family, next(iter(FAMILIES[family].variants)))
-    batch = harness.inputs(old)
-    compiled = torch.compile(new, backend=backend, fullgraph=True)
-    with torch.no_grad():
-        expected, got = old(**batch, use_cache=False), compiled(**batch, use_cache=False)
-    figures(f"compiled forward {backend}", harness.compare(dict(expected), dict(got)))
+    mode, family, backend = case
+    old, new = pair(mode, family)
+    batch, seen = harness.inputs(old), Backend(backend)
+    with modes.running(mode), torch.no_grad():
+        expected = old(**batch, use_cache=False)
+        got = torch.compile(new, backend=seen, fullgraph=True)(**batch, use_cache=False)
+    figures(f"{mode}: compiled forward {backend}", harness.compare(dict(expected), dict(got)))
+    assert seen.graphs == 1
+    assert seen.ops() == ({"linear", "linears"} if mode == modes.KERNELS else set())
 
 
-@pytest.mark.parametrize("family,backend", CASES, ids=[f"{f}-{b}" for f, b in CASES])
-def test_training_step(family, backend, figures):
-    """Loss and gradients through the compiled graph."""
-    old, new = pair(family, next(iter(FAMILIES[family].variants)))
-    batch = harness.inputs(old)
+@pytest.mark.kernels
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_bfloat16_forward(backend, figures):
+    """The graph calls the kernels of the products, whose errors are those of torch's."""
+    old, new = pair(modes.KERNELS, "qwen3", torch.bfloat16)
+    batch, seen = harness.inputs(old), Backend(backend)
+    with modes.running(modes.KERNELS), torch.no_grad():
+        expected, exact = (
+            m(**batch, use_cache=False) for m in (old, kernel_checks.exact_model(old))
+        )
+        got = torch.compile(new, backend=seen, fullgraph=True)(**batch, use_cache=False)
+    assert {"tfr.linears.m2", "tfr.linears.m3", "tfr.linear.m1"} <= seen.names
+    found = harness.compare(dict(expected), dict(got), exact=dict(exact))
+    figures(f"kernels: compiled bfloat16 forward {backend}", found)
+
+
+@pytest.mark.parametrize("case", parameters(CASES + WITH_KERNELS))
+def test_training_step(case, figures):
+    """Loss and gradients through the compiled graph, which has no kernel in it."""
+    mode, family, backend = case
+    old, new = pair(mode, family)
+    batch, seen = harness.inputs(old), Backend(backend)
     expected = harness.train(old, batch)
-    new.compile(backend=backend, fullgraph=True)
+    with modes.running(mode):
+        new.compile(backend=seen, fullgraph=True)
+        got = harness.train(new, batch)
+    assert seen.graphs >= 1 and not seen.ops()
     figures(
-        f"compiled training step {backend}",
-        harness.compare(expected, harness.train(new, batch), strides=False),
+        f"{mode}: compiled training step {backend}", harness.compare(expected, got, strides=False)
     )
 
 
-@pytest.mark.parametrize(
-    "family,backend", [("qwen3", "inductor"), ("llama", "aot_eager"), ("gemma2", "aot_eager")]
-)
-def test_decode_with_static_cache(family, backend, figures):
+DECODE = [
+    (modes.REFERENCES, "qwen3", "inductor"),
+    (modes.REFERENCES, "llama", "aot_eager"),
+    (modes.REFERENCES, "gemma2", "aot_eager"),
+    (modes.KERNELS, "qwen3", "inductor"),
+]
+
+
+@pytest.mark.parametrize("case", parameters(DECODE))
+def test_decode_with_static_cache(case, figures):
     """The step that generate compiles: one token on a static cache."""
     from transformers import StaticCache
 
-    old, new = pair(family, next(iter(FAMILIES[family].variants)))
-    batch = harness.inputs(old)
+    mode, family, backend = case
+    old, new = pair(mode, family)
+    batch, seen = harness.inputs(old), Backend(backend)
     results = []
-    for model, run in ((old, old), (new, torch.compile(new, backend=backend, fullgraph=True))):
+    compiled = torch.compile(new, backend=seen, fullgraph=True)
+    for model, run in ((old, old), (new, compiled)):
         kv = StaticCache(config=model.config, max_cache_len=16)
-        with torch.no_grad():
+        with modes.running(mode), torch.no_grad():
             model(**batch, cache=kv, use_cache=True)
             mask = torch.cat(
                 [batch["attention_mask"], torch.ones(harness.BATCH, 1, dtype=torch.long)], 1
             )
             ids = torch.full((harness.BATCH, 1), 7)
             results.append(run(input_ids=ids, attention_mask=mask, cache=kv, use_cache=True).logits)
+    assert seen.ops() == ({"linear", "linears"} if mode == modes.KERNELS else set())
     figures(
-        f"compiled decode {backend}",
+        f"{mode}: compiled decode {backend}",
         harness.compare({"logits": results[0]}, {"logits": results[1]}),
     )

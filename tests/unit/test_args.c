@@ -53,6 +53,21 @@ static void accepted(tfr_arena *arena) {
     CHECK(a.command == TFR_CMD_VERIFY && a.operands.count == 7);
     CHECK_STR(a.operands.items[0], "--only");
     CHECK_STR(a.operands.items[6], "-z");
+    CHECK_INT(parse(&a, "tfrewrite warmup x y --config c.json --arch host --dtype f32,bf16 -j4 -v",
+                    arena, &err),
+              TFR_OK);
+    CHECK(a.command == TFR_CMD_WARMUP && a.operands.count == 2 && a.jobs == 4 && a.verbose);
+    CHECK(strcmp(a.config, "c.json") == 0 && a.dtypes.count == 2);
+    CHECK_INT(parse(&a, "tfrewrite warmup - --config=c --jobs=12 --only a", arena, &err), TFR_OK);
+    CHECK(a.jobs == 12 && a.only.count == 1 && !a.dtypes.count);
+    CHECK_INT(parse(&a, "tfrewrite cache ls --json", arena, &err), TFR_OK);
+    CHECK(a.command == TFR_CMD_CACHE && a.json && a.size_limit == -1 && a.age_limit == -1);
+    CHECK_INT(parse(&a, "tfrewrite cache gc --max-size 2G --max-age=36h", arena, &err), TFR_OK);
+    CHECK(a.size_limit == INT64_C(2) << 30 && a.age_limit == 36 * 3600);
+    CHECK_INT(parse(&a, "tfrewrite cache gc --max-size 0 --max-age 2w", arena, &err), TFR_OK);
+    CHECK(a.size_limit == 0 && a.age_limit == 14 * 86400);
+    CHECK_INT(parse(&a, "tfrewrite cache why abc", arena, &err), TFR_OK);
+    CHECK_STR(a.operands.items[1], "abc");
     CHECK_INT(parse(&a, "tfrewrite x --nonsense-after --help", arena, &err), TFR_E_USAGE);
     CHECK_INT(parse(&a, "tfrewrite -w -o x --help", arena, &err), TFR_OK);
     CHECK_INT(a.command, TFR_CMD_HELP);
@@ -85,8 +100,28 @@ static void refused(tfr_arena *arena) {
         {"tfrewrite x -o - --json", "both want standard output"},
         {"tfrewrite x y -o a", "-o takes one file or folder to rewrite, got 2"},
         {"tfrewrite plan x", "the command plan is not available in this version"},
-        {"tfrewrite warmup x", "the command warmup is not available in this version"},
-        {"tfrewrite -q cache ls", "the command cache is not available in this version"},
+        {"tfrewrite warmup x", "warmup needs --config"},
+        {"tfrewrite warmup --config c", "no file given"},
+        {"tfrewrite warmup x --config a --config b", "--config is given twice"},
+        {"tfrewrite warmup x --config c --arch host,sm_90a", "--arch sm_90a is not available"},
+        {"tfrewrite warmup x --config c --arch gpu", "--arch takes host, not \"gpu\""},
+        {"tfrewrite warmup x --config c --arch host,", "--arch needs architectures separated"},
+        {"tfrewrite warmup x --config c --dtype f16", "--dtype takes bf16 and f32, not \"f16\""},
+        {"tfrewrite warmup x --config c -j 0", "-j takes a number from 1 to 1024, not \"0\""},
+        {"tfrewrite warmup x --config c -jx", "unknown option -jx"},
+        {"tfrewrite warmup x --config c --json", "--json does not go with the command warmup"},
+        {"tfrewrite x --config c", "--config goes with the command warmup alone"},
+        {"tfrewrite cache", "cache takes one of ls, verify, why KEY, gc, path"},
+        {"tfrewrite cache list", "path, not \"list\""},
+        {"tfrewrite cache pack out", "cache pack is not available in this version"},
+        {"tfrewrite cache why", "cache why takes one argument"},
+        {"tfrewrite cache ls x", "cache ls takes no argument"},
+        {"tfrewrite cache gc --json", "--json does not go with cache gc"},
+        {"tfrewrite cache ls --max-age 3d", "--max-age does not go with cache ls"},
+        {"tfrewrite cache gc --max-size 1X", "--max-size takes a size such as 500M or 2G"},
+        {"tfrewrite cache gc --max-size -1", "--max-size takes a size"},
+        {"tfrewrite cache gc --max-age 30", "--max-age takes an age such as 12h, 30d or 4w"},
+        {"tfrewrite -q cache ls", "--quiet does not go with the command cache"},
         {"tfrewrite why", "why takes one argument"},
         {"tfrewrite why a b", "why takes one argument"},
         {"tfrewrite why x -w", "--write does not go with the command why"},
