@@ -1,9 +1,9 @@
 """Where the CPU time of one model goes: by kind of operation, and what is left for Python.
 
-aten operations are timed by a dispatch mode and put under the innermost function of the modeling file
-that called them. Under such a mode the ops of tfrewrite run their references, so these are left out
-there, and their kernels are timed in another run. What is in neither (Python, calls of modules and
-ops, references that ran) is the remainder of the time measured without either.
+aten operations are timed by a dispatch mode and put under the innermost function of the modeling
+file that called them. Under such a mode the ops of tfrewrite run their references, so these are left
+out there, and their kernels are timed in another run. What is in neither (Python, calls of modules
+and ops, references that ran) is the remainder of the time measured without either.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a kernel costs before its first call: compiled, against the bare compiler, and from the cache.
+"""What a kernel costs before its first call: compiled, beside the bare compiler, and from the cache.
 
-The kernels are those that `tfrewrite warmup` makes for Qwen3-0.6B's configuration. Each round starts
-with an empty cache; bench/measure_jit.c asks jit/ for every kernel in one process (cold), then in a
+The kernels are those that `tfrewrite warmup` makes for Qwen3-0.6B's configuration. Each round
+starts with an empty cache; bench/measure_jit.c asks jit/ for every kernel in one process (cold), then in a
 second one (warm), and the compiler is run on the same sources with the same options, in turn. Run
 it through `cmake --build build/bench --target bench-jit`, or with TFR_BIN set:
 python bench/jit.py --measure PATH

@@ -1,9 +1,9 @@
 """A Qwen3-shaped model, original and rewritten in turn in one process: CPU time, outputs, paths.
 
-Qwen3-0.6B's sizes, but 8 layers, with random weights. One thread, unless asked for more. Each case compares the outputs in
-the same run: float32 against the original, bfloat16 by the error against float32 with the same
-weights; greedy tokens with the original's prefix (teacher-forced). Run it through
-`cmake --build build/bench --target bench-model`, or with TFR_BIN set: python bench/model.py
+Qwen3-0.6B's sizes, but 8 layers, with random weights; one thread, unless asked for more. Each case
+compares the outputs in the same run: float32 against the original, bfloat16 by the error against
+float32 with the same weights; greedy tokens with the original's prefix (teacher-forced). Run it
+through `cmake --build build/bench --target bench-model`, or with TFR_BIN set: python bench/model.py
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Each op by itself against the rule's reference, eager and under torch.compile: CPU time, one thread.
+"""Each op by itself against the rule's reference, eager and under torch.compile: CPU time, 1 thread.
 
-T is the number of tokens; the sizes are those of bench/model.py. The op is called as rewritten files
-call it, through tfrewrite.ops, on the same tensors again and again, so they are in the caches; but
-the weights of linears are not. Each row compares the results too. Run it through `cmake --build build/bench --target bench-ops`, or with
-TFR_BIN set: python bench/ops.py
+T is the number of tokens; the sizes are those of bench/model.py. The op is called as rewritten
+files call it, through tfrewrite.ops, on the same tensors again and again, so they are in the caches;
+but the weights of linears are not. Each row compares the results too. Run it through
+`cmake --build build/bench --target bench-ops`, or with TFR_BIN set: python bench/ops.py
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def norms(modules: Any, width: int, dtype: torch.dtype) -> tuple[nn.Module, nn.M
 
 
 def linear(tokens: int, dtype: torch.dtype) -> Iterator[Bench]:
-    """Weights come from memory, as in a model: enough copies are used in turn to fill COLD bytes."""
+    """Weights come from memory, as in a model: copies used in turn fill COLD bytes."""
 
     def copies(inner: int, *outer: int) -> list[list[nn.Linear]]:
         bytes_each = inner * sum(outer) * dtype.itemsize

@@ -1,9 +1,9 @@
 """What the benchmarks in Python share: CPU time of calls run in turn, and how results are printed.
 
-Candidates run one after another, round after round, each other round in the opposite order (ABBA), so
-that a busy or slowly changing machine treats them alike. Figures are CPU time of the whole process
-(wall time where several threads are measured), medians over rounds; ratios are medians of the rounds'
-own ratios. It knows nothing about what runs.
+Candidates run one after another, round after round, each other round in the opposite order (ABBA),
+so that a busy or slowly changing machine treats them alike. Figures are CPU time of the whole
+process (wall time where several threads are measured), medians over rounds; ratios are medians of
+the rounds' own ratios. It knows nothing about what runs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def in_turn(
     sample: float | None = None,
     clock: Clock = time.process_time_ns,
 ) -> dict[str, Times]:
-    """The rounds' times of each candidate. `sample`: repeat short calls for about that many seconds."""
+    """The rounds' times of each candidate. `sample`: seconds that repeated short calls fill."""
     known = {n: c if isinstance(c, Candidate) else Candidate(c) for n, c in candidates.items()}
     for _ in range(warm_up):
         for candidate in known.values():

@@ -34,6 +34,7 @@ typedef struct reader {
     tfr_facts facts;
     tfr_value *value_of; // by syntax node
     TFR_LIST(op_call) calls;
+    bool float32_tables; // the file makes cosines and sines, in float32 whatever the model is
 } reader;
 
 // ---- what cannot be told ----------------------------------------------------------------------
@@ -229,11 +230,14 @@ static bool add_tensor(maker *m, tfr_need_dtype dtype, int64_t last, tfr_str why
     return true;
 }
 
-static bool add_value(maker *m, uint32_t ast) {
+static bool add_value(maker *m, uint32_t ast, tfr_str parameter) {
     tfr_value value = value_at(m->r, ast);
     tfr_str why;
     int64_t last = tfr_widths_last(m->widths, value, &why);
     bool wide = m->dtype == TFR_NEED_F32 || (value && m->widths->is_float32[value]);
+    // Tables come from a module that the caller runs: from the one of this file, most likely.
+    if (tfr_str_eq(parameter, TFR_STR("cos")) || tfr_str_eq(parameter, TFR_STR("sin")))
+        wide |= value && m->r->float32_tables && tfr_widths_is_argument(m->widths, value);
     return add_tensor(m, wide ? TFR_NEED_F32 : m->dtype, last, why);
 }
 
@@ -367,11 +371,12 @@ static bool add_act(maker *m, uint32_t ast) {
     return m->act.len || give_up(m, "the activation has no kernel", key.text);
 }
 
-static bool add_parameter(maker *m, tfr_param_kind kind, uint32_t ast) {
-    switch (kind) {
+static bool add_parameter(maker *m, uint32_t parameter, uint32_t ast) {
+    const tfr_rule *rule = m->call->rule;
+    switch (rule->params[parameter].kind) {
     case TFR_P_TENSOR:
     case TFR_P_PARAM:
-        return add_value(m, ast);
+        return add_value(m, ast, tfr_names_text(&m->r->rules->names, rule->params[parameter].name));
     case TFR_P_LINEAR:
         return add_linear(m, ast);
     case TFR_P_NORM:
@@ -394,12 +399,12 @@ static bool add_parameters(maker *m) {
     m->need = (tfr_need){.op = c->kernel};
     if (rule->siblings) {
         for (uint32_t i = 0; i < c->count; i++)
-            if (!add_parameter(m, rule->params[i ? 1 : 0].kind, c->positional[i]))
+            if (!add_parameter(m, i ? 1 : 0, c->positional[i]))
                 return false;
         return true;
     }
     for (uint32_t i = 0; i < rule->param_count; i++)
-        if (!add_parameter(m, rule->params[i].kind, argument_ast(c, rule->params[i].name)))
+        if (!add_parameter(m, i, argument_ast(c, rule->params[i].name)))
             return false;
     return true;
 }
@@ -493,8 +498,28 @@ static bool runs(const reader *r, const tfr_instance *instance, const tfr_functi
     return memmem(text.data, text.len, call.data, call.len) != NULL;
 }
 
+// Looks at what makes cosines and sines in the file. Several that differ: the model's dtype.
+static void find_tables(reader *r) {
+    bool any = false, all = true;
+    r->scratch = tfr_arena_new();
+    for (uint32_t f = 0; f < r->scope.functions.count; f++) {
+        const tfr_function *function = &r->scope.functions.items[f];
+        if (function->class_index == TFR_NO_CLASS || function->name != r->module.words->forward)
+            continue;
+        tfr_widths widths;
+        tfr_widths_build(&widths, &r->facts, r->rules, tfr_module_flow(&r->module, f), NULL,
+                         r->scratch);
+        tfr_value tables = tfr_widths_tables(&widths);
+        any |= tables != 0;
+        all &= !tables || widths.is_float32[tables];
+    }
+    tfr_arena_free(r->scratch);
+    r->float32_tables = any && all;
+}
+
 static void read_functions(reader *r) {
     const tfr_scope *s = &r->scope;
+    find_tables(r);
     for (uint32_t f = 0; f < s->functions.count; f++) {
         const tfr_function *function = &s->functions.items[f];
         bool any = false;

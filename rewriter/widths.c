@@ -366,6 +366,11 @@ static bool stays_float32(tfr_widths *w, tfr_value v) {
         effect_at(w, v) != SIZES)
         return false;
     bool any = false, several = effect_at(w, v) == KEEPS;
+    if (effect_at(w, v) == JOINS) {
+        v = arg_at(w, v, 0);
+        n = node_at(w, v);
+        several = n->op == TFR_V_TUPLE;
+    }
     for (uint32_t i = 0; i < (several ? n->arg_count : 1) && i < n->arg_count; i++)
         any |= is_tensor(w, arg_at(w, v, i)) && w->is_float32[arg_at(w, v, i)];
     return any;
@@ -634,4 +639,33 @@ void tfr_widths_build(tfr_widths *w, tfr_facts *facts, const tfr_rules *rules, t
         for (tfr_value v = 1; v < count; v++)
             measure_node(w, v);
     }
+}
+
+bool tfr_widths_is_argument(const tfr_widths *w, tfr_value v) {
+    for (;;) {
+        const tfr_vnode *n = node_at(w, v);
+        bool part = n->op == TFR_V_ITEM || n->op == TFR_V_INDEX || effect_at(w, v) == ADDS;
+        if (!part)
+            return n->op == TFR_V_PARAM;
+        v = arg_at(w, v, 0);
+    }
+}
+
+// Whether a value is `name` of something, scaled and cast.
+static bool is_made_by(const tfr_widths *w, tfr_value v, const char *name) {
+    for (int i = 0; i < 8 && effect_at(w, v) == KEEPS; i++) {
+        if (is_named(w, v, name))
+            return true;
+        v = arg_at(w, v, 0);
+    }
+    return false;
+}
+
+tfr_value tfr_widths_tables(const tfr_widths *w) {
+    tfr_value result = w->flow->result;
+    const tfr_vnode *n = node_at(w, result);
+    bool both = n->op == TFR_V_TUPLE && n->arg_count == 2 &&
+                is_made_by(w, arg_at(w, result, 0), "cos") &&
+                is_made_by(w, arg_at(w, result, 1), "sin");
+    return both ? arg_at(w, result, 0) : 0;
 }

@@ -32,6 +32,11 @@ int64_t tfr_widths_last(const tfr_widths *widths, tfr_value value, tfr_str *why)
 // A value of the function as a fact: self.head_dim, x.shape[-1] // 2, self.norm.
 tfr_fact tfr_widths_fact(tfr_widths *widths, tfr_value value);
 
+// Whether a value is an argument of the function, or a part of one.
+bool tfr_widths_is_argument(const tfr_widths *widths, tfr_value value);
+// The first of the results of a function that gives cosines and sines; 0: it does not.
+tfr_value tfr_widths_tables(const tfr_widths *widths);
+
 // A size of nn.Parameter(torch.ones(...)) and its like, counted from the last one, 0; and whether
 // it asks for float32.
 tfr_fact tfr_parameter_size(tfr_facts *facts, const tfr_fact *parameter, uint32_t from_end);

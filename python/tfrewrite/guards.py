@@ -32,10 +32,12 @@ _exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 # ------------------------------------------------------------------ tensors
 def ready(*tensors: torch.Tensor | None) -> bool:
-    """Whether these are plain CPU tensors of a kernel's dtypes, and nothing watches the call."""
+    """Whether these are plain CPU tensors of a kernel's dtypes, and nothing watches the call.
+
+    Never called while torch.compile traces.
+    """
     if (
-        _compiling()
-        or torch.is_autocast_enabled("cpu")
+        torch.is_autocast_enabled("cpu")
         or torch._C._functorch.maybe_current_level() is not None
         or torch.autograd.forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
@@ -61,7 +63,7 @@ def ready_in_graph(*tensors: torch.Tensor | None) -> bool:
 
 
 def _plain_tensors(tensors: tuple[torch.Tensor | None, ...]) -> bool:
-    grad = torch.is_grad_enabled()
+    grad, eager = torch.is_grad_enabled(), not _compiling()
     for t in tensors:
         if t is not None and not (
             type(t) in _PLAIN
@@ -70,7 +72,7 @@ def _plain_tensors(tensors: tuple[torch.Tensor | None, ...]) -> bool:
             and t.layout is torch.strided
             and t.dim()
             and not (grad and t.requires_grad)
-            and (t.is_contiguous() or not _transposed(t))
+            and not (eager and not t.is_contiguous() and _transposed(t))
         ):
             return False
     return True

@@ -17,7 +17,7 @@ from tfrewrite import kernels
 
 _ROWS = (1, 4, 64)  # stand for one row, two to eight, more: the classes of runtime/linear_choice.h
 _MARGIN = 1.1
-_ROUNDS = 5
+_ROUNDS = 9
 _CLEAR = 3.0  # so much slower in the first round: no more rounds are needed
 _DTYPES = {torch.float32: 0, torch.bfloat16: 1}
 _KERNEL, _TORCH, _STORED = 0, 1, -1

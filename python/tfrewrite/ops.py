@@ -108,24 +108,29 @@ def _kernel_branch(op: str, variant: _rules.Variant, note: bool) -> Iterator[str
         globals()[f"_kernel_{op}"] = {n: _kernels.get(op, f"m{n}") for n in sizes}
         tests = ["(p := _linears(args[1:])) is not None", "_ready_in_graph(args[0], *p)"]
         yield f"if count <= {_MAX_SIBLINGS + 1} and {' and '.join(tests)}:"
-        yield from _kernel_call(op, variant, f"_kernel_{op}[count - 1](args[0], *p)", note)
+        yield from _kernel_call(op, variant, f"_kernel_{op}[count - 1](args[0], *p)", note, True)
         return
     kernel = _kernels.get(op, variant.name)
     if kernel is None:
         return
     globals()[f"_kernel_{op}_{variant.name}"] = kernel
     tests, tensors, arguments = _kernel_arguments(variant)
-    ready = "_ready_in_graph" if _rules.Linear in variant.kinds.values() else "_ready"
-    tests.append(f"{ready}({', '.join(tensors)})")
+    in_graph = _rules.Linear in variant.kinds.values()
+    if not in_graph:  # first of all: Dynamo cannot trace how a norm is read
+        tests.insert(0, "not _compiling()")
+    tests.append(f"{'_ready_in_graph' if in_graph else '_ready'}({', '.join(tensors)})")
     yield f"if {' and '.join(tests)}:"
     call = f"_kernel_{op}_{variant.name}({', '.join(arguments)})"
-    yield from _kernel_call(op, variant, call, note)
+    yield from _kernel_call(op, variant, call, note, in_graph)
 
 
-def _kernel_call(op: str, variant: _rules.Variant, call: str, note: bool) -> Iterator[str]:
+def _kernel_call(
+    op: str, variant: _rules.Variant, call: str, note: bool, in_graph: bool
+) -> Iterator[str]:
     # What the kernel refuses (shapes it does not know) the reference computes, or explains.
-    yield "    if _compiling():"
-    yield f"        return {call}"
+    if in_graph:
+        yield "    if _compiling():"
+        yield f"        return {call}"
     yield "    try:"
     yield f"        result = {call}"
     if note:

@@ -37,7 +37,9 @@ class Call:
             result = _tuple(self.kernel(*self.arguments))
         path = kernels.last_path()
         for got, want in zip(result, self.expected, strict=True):
-            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5, msg=self.name)
+            # torch.testing takes a second to import, in each child anew.
+            assert got.shape == want.shape and got.dtype == want.dtype, self.name
+            assert torch.allclose(got, want, rtol=1e-5, atol=1e-5), self.name
         return path
 
 

@@ -96,6 +96,13 @@ def subject(compiler):
 
 
 @pytest.fixture(scope="session")
+def model(subject, compiler):
+    from subject import Model
+
+    return Model(subject, compiler)
+
+
+@pytest.fixture(scope="session")
 def warm(subject, compiler, tmp_path_factory):
     """A cache with every kernel of the subject. Not to be written to: take copies."""
     base = tmp_path_factory.mktemp("warm")

@@ -22,7 +22,9 @@ class Forked:
     wait() gives its result, once; `stderr` and `warnings` (jit's, in order) are there afterwards.
     """
 
-    def __init__(self, function: Callable, *arguments: Any, **environment: str | os.PathLike | None):
+    def __init__(
+        self, function: Callable, *arguments: Any, **environment: str | os.PathLike | None
+    ):
         self._files = [tempfile.TemporaryFile() for _ in range(3)]
         self.stderr, self.warnings = "", []
         sys.stdout.flush()

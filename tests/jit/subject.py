@@ -7,8 +7,11 @@ import importlib.util
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from entries import check_sound, kernels
+from forked import run
 
 torch.set_num_threads(1)  # a pool of threads does not survive a fork
 HOME = "transformers.models.qwen3"
@@ -77,3 +80,34 @@ class Subject:
             got = self.model(input_ids=self.ids).logits
         difference = ((got - self.expected).abs().max() / self.expected.abs().max()).item()
         return Outcome(difference <= 1e-5, difference, Counter(calls))
+
+
+def state(base) -> list:
+    """What a failed assertion should show of a cache."""
+    files = sorted(Path(base or "/nowhere", "kernels").glob("*"))
+    return [
+        (f.name, f.stat().st_size, f.read_bytes() if f.suffix == ".tfrc" else "") for f in files
+    ]
+
+
+class Model:
+    """Runs the subject in processes of their own, and holds it to what every run must give."""
+
+    def __init__(self, subject, compiler):
+        self.subject, self.compiler = subject, compiler
+
+    def check(self, function=None, *, compiled: int, path: str = "jit", **environment) -> list[str]:
+        """The warnings of a run that must be right, on this path, after so many compilations."""
+        before = self.compiler.runs()
+        outcome, warnings = run(function or self.subject.run, **environment)
+        assert outcome.right, outcome
+        assert outcome.paths == {path}, (outcome, warnings)
+        runs = self.compiler.runs() - before
+        assert runs == compiled, (runs, warnings, state(environment.get("TFR_CACHE_DIR")))
+        return warnings
+
+    def check_healed(self, base: Path, **environment) -> None:
+        """The next process finds a cache in order, and compiles nothing."""
+        check_sound(base)
+        assert len(kernels(base)) == self.subject.kernels
+        assert self.check(compiled=0, TFR_CACHE_DIR=base, **environment) == []

@@ -20,40 +20,6 @@ from forked import Forked, run
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
 
 
-def state(base) -> list:
-    """What a failed assertion should show of a cache."""
-    files = sorted(Path(base or "/nowhere", "kernels").glob("*"))
-    return [(f.name, f.stat().st_size, f.read_bytes() if f.suffix == ".tfrc" else "") for f in files]
-
-
-class Model:
-    """Runs the subject in processes of their own, and holds it to what every run must give."""
-
-    def __init__(self, subject, compiler):
-        self.subject, self.compiler = subject, compiler
-
-    def check(self, function=None, *, compiled: int, path: str = "jit", **environment) -> list[str]:
-        """The warnings of a run that must be right, on this path, after so many compilations."""
-        before = self.compiler.runs()
-        outcome, warnings = run(function or self.subject.run, **environment)
-        assert outcome.right, outcome
-        assert outcome.paths == {path}, (outcome, warnings)
-        runs = self.compiler.runs() - before
-        assert runs == compiled, (runs, warnings, state(environment.get("TFR_CACHE_DIR")))
-        return warnings
-
-    def check_healed(self, base: Path, **environment) -> None:
-        """The next process finds a cache in order, and compiles nothing."""
-        check_sound(base)
-        assert len(kernels(base)) == self.subject.kernels
-        assert self.check(compiled=0, TFR_CACHE_DIR=base, **environment) == []
-
-
-@pytest.fixture(scope="module")
-def model(subject, compiler):
-    return Model(subject, compiler)
-
-
 # ------------------------------------------------------------------ sound
 def test_first_process_compiles_and_the_next_does_not(model, place):
     base = place / "made" / "on the way"

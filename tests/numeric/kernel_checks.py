@@ -8,13 +8,13 @@ Knows of ops only which are matrix products.
 
 import copy
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import harness
+import modes
 import torch
 
 PRODUCTS = ("linear", "linears")
@@ -77,7 +77,7 @@ def beside_references() -> Iterator[Beside]:
 
     def both(op, variant):
         kernel = get(op, variant)
-        return kernel and _both(seen, op, variant, kernel)
+        return kernel and paired(seen, op, variant, kernel)
 
     kernels.get = both
     try:
@@ -88,7 +88,8 @@ def beside_references() -> Iterator[Beside]:
         ops.install(rules.load())
 
 
-def _both(seen: Beside, op: str, variant: str, kernel):
+def paired(seen: Beside, op: str, variant: str, kernel):
+    """A function that calls the kernel and its reference, and returns the kernel's result."""
     from tfrewrite import kernels, rules
 
     reference = kernels.reference(rules.load()[op], variant)
@@ -151,11 +152,11 @@ def _compare_result(seen, op, where, ref, new, exact) -> None:
 
 
 # ------------------------------------------------------------------ which path ran
-def paths_by_reference(counts, dtype=torch.float32, rows: int = math.inf) -> dict[str, int]:
+def paths_by_reference(counts, dtype=torch.float32, rows=math.inf, kernel="") -> dict[str, int]:
     """What `ops.record()` counted as "op.variant path" -> calls, where every path that a kernel of
     this process may take reads "kernel".
     """
-    kernel = {"sync": "jit", "off": "generic"}[os.environ["TFR_JIT"]]
+    kernel = kernel or modes.kernel_path()
     table: Counter = Counter()
     for (op, variant, path), n in counts.items():
         by_torch = op in PRODUCTS and dtype == torch.float32 and rows > FEW_ROWS

@@ -9,6 +9,7 @@ import types
 
 import families
 import harness
+import kernel_checks
 import pytest
 import torch
 from families import FAMILIES
@@ -247,6 +248,31 @@ def test_the_same_text_is_equal(run, dtype):
     assert figures.max_rel == 0 and figures.max_ulp == 0 and figures.tensors > 4
 
 
+BY_ERROR = [
+    name for name, (*_, run, _, what) in WRONG.items() if what in ("largest difference", "strides")
+]
+
+
+@pytest.mark.parametrize("name", BY_ERROR)
+def test_wrong_rewrite_is_seen_beside_an_exact_model(name):
+    """What kernels are held to in bfloat16: no roundings, but everything larger."""
+    family, _, run, replacements, message = WRONG[name]
+    text = edited(family, *replacements)
+    old, new = models(family, text, f"wrong_{name}", dtype=BF16)
+    exact = RUNS[run](kernel_checks.exact_model(old))
+    message = message.replace("largest difference", "times the original's|infinities")
+    with pytest.raises(harness.Mismatch, match=message):
+        harness.compare(RUNS[run](old), RUNS[run](new), exact=exact)
+
+
+def test_the_same_text_is_as_near_to_an_exact_model():
+    old, new = models("llama", harness.original_text("llama"), "same", dtype=BF16)
+    for run in ("padded", "decode"):
+        exact = RUNS[run](kernel_checks.exact_model(old))
+        figures = harness.compare(RUNS[run](old), RUNS[run](new), exact=exact)
+        assert set(figures.ratios) == {1.0} and figures.ulp_share == 0 and figures.tensors > 4
+
+
 def test_renamed_parameter_is_seen():
     text = edited("llama", ("gate_proj", "w1"))
     with pytest.raises(harness.Mismatch, match="state_dict"):
@@ -279,6 +305,115 @@ def test_tokens_may_part_only_at_a_tie():
     flipped = {"sequences": torch.tensor([[9, 3, 3], [9, 2, 3]]), "logits": [logits, logits]}
     with pytest.raises(harness.Mismatch, match="without a tie"):
         harness.compare_generation(ref, flipped)
+
+
+def test_forced_tokens_may_part_only_at_a_tie():
+    logits = torch.zeros(2, 5)
+    logits[:, 3] = 1.0
+    other, near = logits.clone(), logits.clone()
+    other[1, 2] = 1.1
+    near[1, 3] = 1 + 1e-6
+    ref = {"logits": [logits, logits]}
+    kernel_checks.compare_forced(ref, {"logits": [logits, near]}, None)
+    with pytest.raises(harness.Mismatch, match="step 1: largest difference"):
+        kernel_checks.compare_forced(ref, {"logits": [logits, other]}, None)
+    exact = {"logits": [logits + 1e-3, logits + 1e-3]}
+    kernel_checks.compare_forced(ref, {"logits": [near, logits]}, exact)
+    with pytest.raises(harness.Mismatch, match="step 0: error"):
+        kernel_checks.compare_forced(ref, {"logits": [other, logits]}, exact)
+
+
+# ------------------------------------------------------------------ single kernels
+def beside(op, variant, kernel, *arguments):
+    """The checks of one call of a made-up kernel."""
+    seen = kernel_checks.Beside()
+    kernel_checks.paired(seen, op, variant, kernel)(*arguments)
+    seen.check()
+    return seen
+
+
+def norm_of(x, weight, eps):
+    h = x.float()
+    return weight * (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def scribbled(x, weight, eps):
+    result = norm_of(x, weight, eps)
+    x.view(torch.uint8).add_(1)
+    return result
+
+
+WRONG_KERNELS = {
+    "eps": (lambda x, w, eps: norm_of(x, w, eps + 0.01), "largest difference|off by|differ"),
+    "one ulp too many": (
+        lambda x, w, eps: (norm_of(x, w, eps).float() * (1 + 1.2e-2)).to(x.dtype),
+        "largest difference|off by",
+    ),
+    "strides": (lambda x, w, eps: norm_of(x, w, eps).t().contiguous().t(), "strides"),
+    "dtype": (lambda x, w, eps: norm_of(x, w, eps).double(), "dtype"),
+    "shape": (lambda x, w, eps: norm_of(x, w, eps)[:-1], "shape"),
+    "no NaN": (lambda x, w, eps: norm_of(x, w, eps).nan_to_num(), "NaN"),
+    "argument written": (scribbled, "changed an argument"),
+}
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_right_kernel_passes_beside_its_reference(dtype):
+    x, w = torch.randn(64, 32).to(dtype), torch.randn(32).to(dtype)
+    x[3, 5] = float("nan")
+    seen = beside("rms_norm", "cast_then_weight", norm_of, x, w, 1e-3)
+    assert sum(seen.calls.values()) == 1
+    weight, linear = torch.randn(16, 32).to(dtype), torch.nn.functional.linear
+    beside("linear", "m1", linear, torch.randn(4, 32).to(dtype), weight, None)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("name", WRONG_KERNELS)
+def test_wrong_kernel_is_seen_beside_its_reference(name, dtype):
+    x, w = torch.randn(64, 32).to(dtype), torch.randn(32).to(dtype)
+    x[3, 5] = float("nan")
+    kernel, message = WRONG_KERNELS[name]
+    with pytest.raises(harness.Mismatch, match=message):
+        beside("rms_norm", "cast_then_weight", kernel, x, w, 1e-3)
+
+
+def test_share_of_differing_elements_is_seen_beside_a_reference():
+    def moved(x, w, eps):
+        result = norm_of(x, w, eps)
+        result.view(torch.int16)[0, :10] += 1  # 10 of 2048
+        return result
+
+    x, w = torch.randn(64, 32).to(BF16), torch.randn(32).to(BF16)
+    with pytest.raises(harness.Mismatch, match="10 of 2048"):
+        beside("rms_norm", "cast_then_weight", moved, x, w, 1e-3)
+
+
+def test_product_that_rounds_twice_is_seen_beside_its_reference():
+    def split(x, weight, bias):
+        half = x.shape[-1] // 2
+        return x[:, :half] @ weight[:, :half].t() + x[:, half:] @ weight[:, half:].t()
+
+    x, weight = torch.randn(16, 64).to(BF16), torch.randn(32, 64).to(BF16)
+    with pytest.raises(harness.Mismatch, match="times torch's"):
+        beside("linear", "m1", split, x, weight, None)
+
+
+def test_paths_that_kernels_may_take():
+    counts = {
+        ("linear", "m1", "torch"): 1,
+        ("linear", "m1", "jit"): 1,
+        ("rope", "half", "torch"): 1,
+        ("rope", "half", "generic"): 1,
+        ("rope", "half", "reference"): 1,
+    }
+
+    def read(**given):
+        return kernel_checks.paths_by_reference(counts, kernel="jit", **given)
+
+    rest = {"rope.half generic": 1, "rope.half reference": 1, "rope.half torch": 1}
+    split = {"linear.m1 kernel": 1, "linear.m1 torch": 1}
+    assert read() == read(rows=9) == {"linear.m1 kernel": 2} | rest
+    assert read(dtype=BF16) == read(rows=8) == split | rest
 
 
 # ------------------------------------------------------------------ comparison of values
@@ -453,6 +588,8 @@ def test_table_is_compared_exactly():
             }
         }
         assert families.table_diff(base, other)
+    rerouted = {"llama": base["llama"] | {"paths": {"plain": {"a.x reference": 1}}}}
+    assert families.table_diff(base, rerouted)
     never_called = {"llama": {"fused": table, "calls": {"plain": {}}}}
     assert families.table_diff(base, never_called)
 

@@ -340,10 +340,8 @@ for dtype in (torch.float32, torch.bfloat16):
 """
 
 
-@pytest.mark.parametrize("path", ("generic", "jit", "torch"))
+@pytest.mark.parametrize("path", sorted({"generic", "torch", modes.kernel_path()}))
 def test_forced_path(path):
-    if path == "jit" and GENERIC:
-        path = "generic"  # nothing is compiled in this run
     forced = {"TFR_FORCE": f"linear:{path},linears:{path}"}
     code = f"PATH = {path!r}\n{CHILD}"
     done = subprocess.run(

@@ -338,6 +338,37 @@ static void sizes_in_forward(tfr_arena *arena) {
               "x:bf16[9] residual:f32 norm_weight:bf16");
 }
 
+// Cosines and sines have the dtype in which the file's own module gives them.
+static void tables(tfr_arena *arena) {
+    static const char *const casts[][2] = {{"", "cos:f32[8] sin:f32"},
+                                           {".to(x.dtype)", "cos:bf16[8] sin:bf16"}};
+    for (size_t i = 0; i < sizeof casts / sizeof *casts; i++) {
+        tfr_buf text = {.arena = arena};
+        tfr_buf_format(
+            &text,
+            "import torch\nfrom torch import nn\n"
+            "class Rotary(nn.Module):\n    @torch.no_grad()\n"
+            "    def forward(self, x, position_ids):\n"
+            "        freqs = position_ids[..., None].float() * self.inv_freq\n"
+            "        emb = torch.cat((freqs, freqs), dim=-1)\n"
+            "        cos, sin = emb.cos() * self.scale, emb.sin() * self.scale\n"
+            "        return cos%s, sin%s\n"
+            "def rotate_half(x):\n    x1 = x[..., : x.shape[-1] // 2]\n"
+            "    x2 = x[..., x.shape[-1] // 2 :]\n    return torch.cat((-x2, x1), dim=-1)\n"
+            "def rotate(q, k, cos, sin):\n"
+            "    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)\n"
+            "    return (q * cos) + (rotate_half(q) * sin), (k * cos) + (rotate_half(k) * sin)\n"
+            "class A(nn.Module):\n    def __init__(self, config):\n        super().__init__()\n"
+            "        self.q, self.k = nn.Linear(32, 32), nn.Linear(32, 32)\n"
+            "    def forward(self, x, position_embeddings):\n"
+            "        q = self.q(x).view(2, 3, 4, 8).transpose(1, 2)\n"
+            "        k = self.k(x).view(2, 3, 4, 8).transpose(1, 2)\n"
+            "        cos, sin = position_embeddings\n        return rotate(q, k, cos, sin)\n",
+            casts[i][0], casts[i][0]);
+        CHECK_HAS(needs(arena, tfr_str_dup(arena, tfr_buf_str(&text)), "{}"), casts[i][1]);
+    }
+}
+
 static void activations(tfr_arena *arena) {
     static const struct {
         const char *act, *expected;
@@ -462,6 +493,7 @@ int main(void) {
     biases(arena);
     instances(arena);
     sizes_in_forward(arena);
+    tables(arena);
     activations(arena);
     bounds(arena);
     json(arena);
