@@ -24,7 +24,7 @@ typedef struct tfr_args {
     tfr_command command;
     tfr_word_list operands; // without the command's name; of `verify`: all other arguments, in
                             // order; of `cache`: "ls", "verify", "why" and its KEY, "gc" or "path"
-    const char *out; // -o; NULL: not given
+    const char *out;        // -o; NULL: not given
     bool write, diff, check, json, quiet;
     tfr_word_list rule_dirs;
     tfr_word_list only, skip;

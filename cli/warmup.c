@@ -1,9 +1,8 @@
-// What rewriter/manifest.h says is needed, as requests to jit/: the same ones, byte for byte, that
-// the runtime makes for such a call (runtime/op_kernels.c), since the source is the key.
+// What rewriter/manifest.h says is needed, compiled by jit/, and the report of it.
 #include "cli/warmup.h"
 
 #include "jit/cache.h"
-#include "jit/generate.h"
+#include "runtime/requests.h"
 
 #define UNMET_ROWS 12
 
@@ -82,67 +81,13 @@ tfr_status tfr_warmup_add(tfr_warmup *w, const char *path, tfr_error *err) {
     return status;
 }
 
-// --- requests ---
-
-static tfr_status template_of(tfr_str *out, const tfr_kernel_op *op, tfr_arena *arena,
-                              tfr_error *err) {
-    if (op->directory) {
-        return tfr_template_read(out, op->directory, op->template_name, arena, err);
-    }
-    *out = tfr_template_builtin(op->template_name);
-    return out->data ? TFR_OK
-                     : tfr_fail(err, TFR_E_USAGE, NULL, 0, 0, "%s.%s: there is no template %s",
-                                op->op, op->variant, op->template_name);
-}
-
-static tfr_status make_request(tfr_jit_request *out, const tfr_need *need, tfr_arena *arena,
-                               tfr_error *err) {
-    tfr_spec_tensor *tensors = TFR_NEW_ARRAY(arena, tfr_spec_tensor, need->tensor_count);
-    for (uint32_t i = 0; i < need->tensor_count; i++) {
-        const tfr_need_tensor *t = &need->tensors[i];
-        tensors[i] = (tfr_spec_tensor){t->name, (int32_t)t->dtype, t->last};
-    }
-    tfr_spec spec = {
-        .label = tfr_str_format(arena, "%s.%s", need->op->op, need->op->variant).data,
-        .template_name = need->op->template_name,
-        .options = need->options,
-        .tensors = tensors,
-        .tensor_count = need->tensor_count,
-    };
-    tfr_status status = template_of(&spec.template_text, need->op, arena, err);
-    if (!status) {
-        tfr_generated made;
-        tfr_generate(&made, &spec, arena);
-        *out = (tfr_jit_request){made.label, made.source};
-    }
-    return status;
-}
-
-// Several needs may come to one source: a template need not use all that it is told.
-static bool is_new(const tfr_jit_request *requests, size_t count, const tfr_jit_request *made) {
-    for (size_t i = 0; i < count; i++) {
-        if (tfr_str_eq(requests[i].source, made->source)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 tfr_status tfr_warmup_run(tfr_warmup *w, int jobs, tfr_warmup_progress progress, void *context,
                           tfr_jit_counts *counts, tfr_error *err) {
     *counts = (tfr_jit_counts){0};
-    w->kernel_count = 0;
-    tfr_jit_request *requests =
-        TFR_NEW_ARRAY(w->arena, tfr_jit_request, w->manifest.needs.count + 1);
-    for (size_t i = 0; i < w->manifest.needs.count; i++) {
-        tfr_jit_request made;
-        tfr_status status = make_request(&made, &w->manifest.needs.items[i], w->arena, err);
-        if (status) {
-            return status;
-        }
-        if (is_new(requests, w->kernel_count, &made)) {
-            requests[w->kernel_count++] = made;
-        }
+    tfr_jit_request *requests;
+    tfr_status status = tfr_requests_make(&requests, &w->kernel_count, &w->manifest, w->arena, err);
+    if (status) {
+        return status;
     }
     if (!w->kernel_count) {
         return TFR_OK;

@@ -7,10 +7,9 @@
 // Split: the weights' rows, all modules' one after another, are columns 0 .. N-1 of one result. A
 // unit is BLOCK_N of them for up to `block_m` rows of x. It finds its weight rows by their
 // addresses, so that modules which lie apart in memory cost no more than those which are adjacent.
-//   up to DOT_ROWS rows of x, or fewer than THIN columns ("dots"): R weight rows by T rows of x at
-//   a
-//       time, vectors along K, their lanes added up at the end. A weight is loaded and upcast once
-//       for T rows of x.
+//   up to DOT_ROWS rows of x, or fewer than THIN columns ("dots"): R weight rows by T rows of x
+//       at a time, vectors along K, their lanes added up at the end. A weight is loaded and upcast
+//       once for T rows of x.
 //   else ("tiles"): x is packed transposed, so that vectors lie along its rows. A panel of weight
 //       rows is upcast to f32, and each element broadcast. No weight is transposed.
 // Rounding points: products and sums in f32, fused where the target can; sums of at most CHAIN or
@@ -21,9 +20,6 @@
 
 #ifndef X_DTYPE
 #define X_DTYPE (c->in[0].dtype)
-#endif
-#ifndef X_LAST
-#define X_LAST (c->in[0].size[c->in[0].ndim - 1])
 #endif
 
 // Registers are what the tiles are cut for: vectors of the target's own width, and R * T, or
@@ -45,8 +41,8 @@ enum {
     DOT_ROWS_F32 = 12,    // and for f32, which gains nothing from upcasting once
     THIN = 16,            // and for fewer columns: torch's own sums are as short as those of dots
     GROUP = 4,            // rows of x at a time in dots
-    GROUP_X = 24 << 10,   // bytes of them between which weights are read again: in the L1 cache
-    ONLY_X = 64 << 10,    // the same where there is one group: weights pass once, x is in the L2
+    GROUP_X = 24 << 10,   // bytes of a group in one block of K: it stays in the L1 cache
+    ONLY_X = 64 << 10,    // the same of an only group, which is better long: weights pass once
     CHAIN = 128 * LANES,  // products of K in one vector of sums of dots
     TILE_M = 2 * LANES,   // rows of x in a tile
     TILE_K = 128,         // products in one sum of a tile
@@ -80,7 +76,7 @@ TFR_INLINE vec load(const float *p) {
 TFR_INLINE void store(float *p, vec v) { memcpy(p, &v, sizeof v); }
 
 // a * b + sum, in one rounding where the target can. By the compilers' own names, as the header of
-// the intrinsics takes as long to compile as all of this file.
+// the intrinsics would add a third to the time to compile.
 TFR_INLINE vec madd(vec a, vec b, vec sum) {
 #if HAS(__builtin_elementwise_fma) && (defined(__FMA__) || defined(__aarch64__))
     return __builtin_elementwise_fma(a, b, sum);
@@ -131,7 +127,7 @@ TFR_INLINE vec keep(vec v) {
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (tfr_i8){__VA_ARGS__})
 #endif
 
-// to[j][i] = from[i][j] for eight by eight.
+// v[i][j] and v[j][i] change places.
 TFR_INLINE void transpose(tfr_v8 v[8]) {
     tfr_v8 t[8];
     UNROLL for (int i = 0; i < 8; i += 2) {
@@ -172,7 +168,7 @@ static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 TFR_INLINE shape shape_of(const tfr_call *c) {
     shape s = {.modules = (c->input_count - 1) / 2};
     s.rows = tfr_rows(&c->in[0]);
-    s.depth = X_LAST;
+    s.depth = tfr_last(&c->in[0]); // compiled in, it gained nothing that could be measured
     for (int i = 0; i < s.modules; i++)
         s.columns += c->in[1 + 2 * i].size[0];
     s.blocks_n = (s.columns + BLOCK_N - 1) / BLOCK_N;

@@ -7,8 +7,8 @@
 
 typedef struct tfr_op_info {
     tfr_name name;
-    tfr_str schema; // as written in op(...)
-    tfr_str doc;    // the module's docstring, quotes off
+    tfr_str schema;     // as written in op(...)
+    tfr_str doc;        // the module's docstring, quotes off
     tfr_str cpu;        // file name of the template for the host; "": there is none
     tfr_str specialize; // parameters whose last size is compiled in, with spaces between
     const char *path;

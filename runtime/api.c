@@ -4,8 +4,7 @@
 
 #include <stdio.h>
 
-#include "rewriter/manifest.h"
-#include "runtime/op_kernels.h"
+#include "runtime/requests.h"
 
 struct tfr_engine {
     tfr_arena *arena;
@@ -129,20 +128,8 @@ static size_t read_dtypes(const char *text, tfr_need_dtype *out, size_t room) {
     return count;
 }
 
-static tfr_jit_request request_of(const tfr_need *need, tfr_arena *arena) {
-    tfr_spec_tensor *tensors = TFR_NEW_ARRAY(arena, tfr_spec_tensor, need->tensor_count + 1);
-    for (uint32_t i = 0; i < need->tensor_count; i++)
-        tensors[i] = (tfr_spec_tensor){need->tensors[i].name, (int32_t)need->tensors[i].dtype,
-                                       need->tensors[i].last};
-    return tfr_op_kernels_request(need->op, need->options, tensors, need->tensor_count, arena);
-}
-
-static void keep_needs(tfr_kernel_set *set, const tfr_manifest *manifest) {
+static void keep_unknown(tfr_kernel_set *set, const tfr_manifest *manifest) {
     tfr_arena *arena = set->arena;
-    set->count = manifest->needs.count;
-    set->requests = TFR_NEW_ARRAY(arena, tfr_jit_request, set->count + 1);
-    for (size_t i = 0; i < set->count; i++)
-        set->requests[i] = request_of(&manifest->needs.items[i], arena);
     set->unknown_count = manifest->unmet.count;
     set->unknown = TFR_NEW_ARRAY(arena, const char *, set->unknown_count + 1);
     for (size_t i = 0; i < set->unknown_count; i++) {
@@ -169,7 +156,7 @@ tfr_kernel_set *tfr_kernel_set_new(const tfr_engine *engine, const char *path, c
     tfr_arena *arena = tfr_arena_new();
     tfr_kernel_set *set = TFR_NEW(arena, tfr_kernel_set);
     tfr_manifest *manifest = TFR_NEW(arena, tfr_manifest);
-    tfr_source source, json;
+    tfr_source source;
     const tfr_json *parsed;
     tfr_manifest_options options = {
         .rewrite = {.rules = engine->rules, .target = TFR_TARGET_HOST},
@@ -181,19 +168,19 @@ tfr_kernel_set *tfr_kernel_set_new(const tfr_engine *engine, const char *path, c
     set->arena = arena;
     bool ok =
         tfr_source_from_bytes(&source, path, (tfr_str){text, length}, arena, &err) == TFR_OK &&
-        tfr_source_from_bytes(&json, "config.json", (tfr_str){config, config_length}, arena,
-                              &err) == TFR_OK &&
-        tfr_config_parse(&parsed, &json, arena, &err) == TFR_OK;
+        tfr_config_from_bytes(&parsed, "config.json", (tfr_str){config, config_length}, arena,
+                              &err) == TFR_OK;
     if (ok) {
         options.config = parsed;
-        ok = tfr_manifest_add(manifest, &source, &options, arena, &err) == TFR_OK;
+        ok = tfr_manifest_add(manifest, &source, &options, arena, &err) == TFR_OK &&
+             tfr_requests_make(&set->requests, &set->count, manifest, arena, &err) == TFR_OK;
     }
     if (!ok) {
         say_error(error, &err);
         tfr_arena_free(arena);
         return NULL;
     }
-    keep_needs(set, manifest);
+    keep_unknown(set, manifest);
     return set;
 }
 

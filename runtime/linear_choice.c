@@ -1,5 +1,6 @@
 // Measurements are made by tfrewrite.prepare, never in the middle of a call: they would cost more
 // than they save, and ranks could come to different kernels.
+#define _GNU_SOURCE // memmem
 #include "runtime/linear_choice.h"
 
 #include <stdatomic.h>
@@ -19,10 +20,14 @@ typedef struct choice {
 static _Atomic(choice *) choices; // only ever added to
 static _Thread_local bool is_forced, forced_torch;
 
-// Float32 products of many rows are a matrix library's own field, and torch's is as good as ours;
-// bfloat16 without AMX is slow there, and few rows are bound by memory, which ours reads better.
+// Few rows are bound by memory, which our kernel reads better. Many rows are a matrix library's own
+// field: torch's makes use of AVX-512 and AMX, ours is made for AVX2, where torch's bfloat16 is
+// slow and its float32 no faster (bench/ops.py).
 bool tfr_linear_default(const tfr_linear_shape *shape) {
-    return shape->dtype == TFR_F32 && shape->rows == TFR_ROWS_MANY;
+    tfr_str ours = tfr_cpu_choose()->target;
+    bool avx2 = memmem(ours.data, ours.len, "avx2", 4) != NULL;
+    bool more = tfr_cpu_runs(TFR_STR("x86_64:avx512f"));
+    return shape->rows == TFR_ROWS_MANY && (!avx2 || more);
 }
 
 static bool same(const tfr_linear_shape *a, const tfr_linear_shape *b) {

@@ -11,6 +11,7 @@
 #include "jit/cpu.h"
 #include "jit/generate.h"
 #include "runtime/generic.h"
+#include "runtime/requests.h"
 
 #define ACT_TEXT(name) #name,
 static const char *const act_names[] = {TFR_ACT_VALUES(ACT_TEXT)};
@@ -158,16 +159,9 @@ tfr_op_kernels *tfr_op_kernels_new(const tfr_kernel_op *def, const tfr_kernel_op
     op->def = def;
     op->arena = arena;
     op->mode = tfr_jit_mode_from_environment(NULL);
-    if (def->directory) {
-        if (tfr_template_read(&op->text, def->directory, def->template_name, arena, err) == TFR_OK)
-            op->generic = user_generic(op);
-    } else {
-        op->text = tfr_template_builtin(def->template_name);
-        op->generic = tfr_generic_find(def->template_name, has_avx2());
-        if (!op->generic)
-            tfr_fail(err, TFR_E_USAGE, "", 0, 0, "%s.%s: there is no template %s", def->op,
-                     def->variant, def->template_name);
-    }
+    if (tfr_request_template(&op->text, def, arena, err) == TFR_OK)
+        op->generic =
+            def->directory ? user_generic(op) : tfr_generic_find(def->template_name, has_avx2());
     if (op->generic && !set_acts(op)) {
         tfr_fail(err, TFR_E_USAGE, "", 0, 0,
                  "%s.%s: %s has no option ACT with the values of acts.h", def->op, def->variant,
@@ -197,23 +191,6 @@ bool tfr_op_kernels_forced(const tfr_op_kernels *op, tfr_path *path) {
 }
 
 // ------------------------------------------------------------------ specialising
-tfr_jit_request tfr_op_kernels_request(const tfr_kernel_op *def, const char *options,
-                                       const tfr_spec_tensor *tensors, uint32_t tensor_count,
-                                       tfr_arena *arena) {
-    tfr_generated g;
-    tfr_str text = tfr_template_builtin(def->template_name);
-    if (def->directory)
-        (void)tfr_template_read(&text, def->directory, def->template_name, arena, NULL);
-    tfr_spec spec = {.label = tfr_str_format(arena, "%s.%s", def->op, def->variant).data,
-                     .template_text = text,
-                     .template_name = def->template_name,
-                     .options = options,
-                     .tensors = tensors,
-                     .tensor_count = tensor_count};
-    tfr_generate(&g, &spec, arena);
-    return (tfr_jit_request){g.label, g.source};
-}
-
 // What a call asks for.
 static tfr_jit_request make_request(const tfr_op_kernels *op, const tfr_call *c, int64_t norm,
                                     int64_t act, tfr_arena *arena) {
@@ -233,7 +210,8 @@ static tfr_jit_request make_request(const tfr_op_kernels *op, const tfr_call *c,
         options =
             tfr_str_format(scratch, "%s%sACT=%s", options, *options ? " " : "", act_names[act])
                 .data;
-    tfr_jit_request made = tfr_op_kernels_request(op->def, options, tensors, count, scratch);
+    tfr_jit_request made = {{0}, {0}}; // the template was there before
+    (void)tfr_request_make(&made, op->def, options, tensors, count, scratch, NULL);
     tfr_jit_request kept = {
         {tfr_str_dup(arena, made.label), made.label.len},
         {tfr_str_dup(arena, made.source), made.source.len},

@@ -3,7 +3,6 @@
 #ifndef TFR_OP_KERNELS_H
 #define TFR_OP_KERNELS_H
 
-#include "jit/generate.h"
 #include "jit/jit.h"
 #include "rewriter/kernels.h"
 
@@ -26,10 +25,5 @@ const tfr_kernel *tfr_op_kernels_choose(tfr_op_kernels *op, tfr_call *c, int64_t
 
 // What TFR_FORCE asks for this op; false: nothing.
 bool tfr_op_kernels_forced(const tfr_op_kernels *op, tfr_path *path);
-
-// The request that such a call makes of jit/, for warmup. Strings live in `arena`.
-tfr_jit_request tfr_op_kernels_request(const tfr_kernel_op *def, const char *options,
-                                       const tfr_spec_tensor *tensors, uint32_t tensor_count,
-                                       tfr_arena *arena);
 
 #endif

@@ -11,8 +11,8 @@
 
 // Registers the op of every reference that has a kernel, built in or in one of `directories`
 // (separated by ':'; NULL: none), which is not registered yet. Needs torch in the process. NULL,
-// or the first fault, for the user; ops without a fault are registered all the same. Ops of a user's
-// rule whose template does not compile stay away; the reason is a warning.
+// or the first fault, for the user; ops without a fault are registered all the same. Ops of a
+// user's rule whose template does not compile stay away; the reason is a warning.
 TFR_EXPORT const char *tfr_torch_register(const char *directories);
 
 // "rms_norm\tcast_then_weight\nrms_norm\t...": the ops that are registered.

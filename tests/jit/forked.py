@@ -61,6 +61,9 @@ class Forked:
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
 
+    def has_ended(self) -> bool:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def end(self) -> int:
         """Its exit status, or minus the signal that ended it."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])

@@ -96,11 +96,8 @@ def test_wiped_while_others_use_it(model, place):
     """Readers and writers meet a folder that vanishes again and again."""
     base = place / "cache"
     processes = [Forked(model.subject.run, TFR_CACHE_DIR=base) for _ in range(4)]
-    done = 0
-    while done < len(processes):
+    while not all(process.has_ended() for process in processes):
         shutil.rmtree(base, ignore_errors=True)
-        done = sum(os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-                   for p in processes)  # fmt: skip
     for process in processes:
         outcome = process.wait()
         assert outcome.right and outcome.paths == {"jit"}
@@ -177,7 +174,7 @@ def test_cut_at_every_kind_of_length(model, cache):
     places = {name: spread(len(data), 24) for name, data in whole.items()}
     for turn in range(24):
 
-        def cut(path, _):
+        def cut(path, _, turn=turn):
             os.truncate(path, places[path.name][turn])
 
         damaged(model, cache, cut)
@@ -192,7 +189,7 @@ def test_any_bit_flipped(model, cache):
     places = {name: spread(len(data), 24) for name, data in whole.items()}
     for turn in range(24):
 
-        def flip(path, i):
+        def flip(path, i, turn=turn):
             data = bytearray(path.read_bytes())
             data[places[path.name][turn]] ^= 1 << (turn + i) % 8
             path.write_bytes(data)

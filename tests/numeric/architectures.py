@@ -184,6 +184,14 @@ EXCLUDED: dict[str, str] = {
     "gemma4_unified_assistant": "a draft model, as gemma4_assistant; gemma4_unified_text is run",
     "gemma3n": "its vision tower needs timm and pillow; gemma3n_text is run",
 }
+# model type -> bound of the float32 difference with kernels where it is not harness.MAX_REL, and why.
+UNSTABLE: dict[str, tuple[float, str]] = {
+    "dory": (
+        9e-4,
+        "its normalized layers amplify with random scales: half a unit in the last place of the"
+        " embeddings moves the original's own logits by 8e-4",
+    ),
+}
 # model type -> why it is run forward only.
 FORWARD_ONLY: dict[str, str] = {
     "musicgen": "the rows are audio codebooks, which generate makes from a text encoder",
@@ -321,7 +329,6 @@ def run_one(model_type: str, mode: str) -> dict:
     import warnings
 
     import modes
-
     import torch
     import transformers
     from transformers.utils import logging
@@ -422,7 +429,15 @@ def child(model_type: str, mode: str, path: str) -> None:
 
 
 # ------------------------------------------------------------------ all runs
-def compare_results(old: dict, new: dict) -> dict:
+def bound_of(model_type: str, mode: str) -> float:
+    import harness
+    import modes
+
+    special = mode == modes.KERNELS and model_type in UNSTABLE
+    return UNSTABLE[model_type][0] if special else harness.MAX_REL
+
+
+def compare_results(old: dict, new: dict, max_rel: float = 1e-5) -> dict:
     import harness
 
     line = {name: new.get(name, {}) for name in ("calls", "paths", "rewritten")}
@@ -433,11 +448,11 @@ def compare_results(old: dict, new: dict) -> dict:
             line["stage"] = side
             return line
     try:
-        line["max_rel"] = harness.compare(old["outputs"], new["outputs"]).max_rel
+        line["max_rel"] = harness.compare(old["outputs"], new["outputs"], max_rel=max_rel).max_rel
         if "generated" in old:
             line["max_rel"] = max(
                 line["max_rel"],
-                harness.compare_generation(old["generated"], new["generated"]).max_rel,
+                harness.compare_generation(old["generated"], new["generated"], max_rel).max_rel,
             )
             if strides_of(old["generated"]) != strides_of(new["generated"]):
                 raise harness.Mismatch("strides of the generated logits differ")
@@ -488,7 +503,7 @@ def run_all(
             if len(done[name]) == len(runs):
                 plain, *others = (done[name][number] for number, _ in runs)
                 lines[name] = {
-                    mode: compare_results(plain, other)
+                    mode: compare_results(plain, other, bound_of(name, mode))
                     for mode, other in zip(modes, others, strict=True)
                 }
                 del done[name]

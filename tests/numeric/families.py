@@ -274,8 +274,8 @@ def paths_by_variant(family: Family) -> dict[str, dict[str, int]]:
 
 def observed_table() -> dict:
     """The table as it is now: the report, and what one forward pass of each variant calls."""
-    import modes  # before anything imports tfrewrite.ops
     import harness
+    import modes  # noqa: F401 - sets what the ops read, so before they are imported
 
     table = {}
     for family in FAMILIES.values():

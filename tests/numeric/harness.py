@@ -441,7 +441,7 @@ class Figures:
         )
 
 
-def compare_values(path: str, ref: torch.Tensor, new: torch.Tensor, figures: Figures) -> None:
+def compare_values(path: str, ref, new, figures: Figures, max_rel: float = MAX_REL) -> None:
     figures.tensors += 1
     if not torch.equal(ref.isnan(), new.isnan()):
         raise Mismatch(f"{path}: NaN in other places")
@@ -468,7 +468,7 @@ def compare_values(path: str, ref: torch.Tensor, new: torch.Tensor, figures: Fig
         )
         rel = float(difference.max()) / scale if scale else float(difference.max())
         figures.max_rel = max(figures.max_rel, rel)
-        if not rel <= MAX_REL:
+        if not rel <= max_rel:
             raise Mismatch(f"{path}: largest difference {rel:.3g} of the largest magnitude")
 
 
@@ -492,7 +492,7 @@ def compare_to_exact(path, ref, new, exact, figures) -> None:
         raise Mismatch(f"{path}: error {ratio:.3g} times the original's")
 
 
-def compare(ref, new, strides: bool = True, exact=None) -> Figures:
+def compare(ref, new, strides: bool = True, exact=None, max_rel: float = MAX_REL) -> Figures:
     """Raises Mismatch unless names, shapes, dtypes, strides and (within bounds) values agree.
 
     With `exact`, the same outputs of an exact model, 16-bit values need only be as near to those
@@ -516,13 +516,13 @@ def compare(ref, new, strides: bool = True, exact=None) -> Figures:
         if x.dtype in (torch.bfloat16, torch.float16) and exact is not None:
             compare_to_exact(path, x, y, c[path], figures)
         else:
-            compare_values(path, x, y, figures)
+            compare_values(path, x, y, figures, max_rel)
     if not figures.tensors:
         raise Mismatch("nothing was compared")
     return figures
 
 
-def compare_generation(ref: dict, new: dict) -> Figures:
+def compare_generation(ref: dict, new: dict, max_rel: float = MAX_REL) -> Figures:
     """Logits within the bound, up to where tokens part, which needs a tie within it."""
     figures = Figures()
     steps = len(ref["logits"])
@@ -532,12 +532,12 @@ def compare_generation(ref: dict, new: dict) -> Figures:
     alive = torch.ones(ref["sequences"].shape[0], dtype=torch.bool)
     for i in range(steps):
         a, b = ref["logits"][i][alive], new["logits"][i][alive]
-        compare_values(f"step {i}", a, b, figures)
+        compare_values(f"step {i}", a, b, figures, max_rel)
         parted = ref["sequences"][:, prompt + i] != new["sequences"][:, prompt + i]
         for row in torch.nonzero(parted & alive).flatten().tolist():
             logits = ref["logits"][i][row].float()
             gap = float(logits.max() - logits[new["sequences"][row, prompt + i]])
-            bound = MAX_REL if ref["logits"][i].dtype == torch.float32 else 2**-7
+            bound = max_rel if ref["logits"][i].dtype == torch.float32 else 2**-7
             if gap > 2 * bound * float(ref["logits"][i].abs().max()):
                 raise Mismatch(f"step {i}, row {row}: another token without a tie (gap {gap:.3g})")
         alive &= ~parted

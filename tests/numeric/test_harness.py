@@ -249,7 +249,9 @@ def test_the_same_text_is_equal(run, dtype):
 
 
 BY_ERROR = [
-    name for name, (*_, run, _, what) in WRONG.items() if what in ("largest difference", "strides")
+    name
+    for name, (*_, what) in WRONG.items()
+    if what in ("largest difference", "strides") and name != "eps_from_elsewhere"  # too little
 ]
 
 

@@ -9,9 +9,10 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-for folder in (str(ROOT / "python"), str(HERE)):
+for folder in (str(ROOT / "python"), str(HERE.parent), str(HERE)):
     if folder not in sys.path:
         sys.path.insert(0, folder)
+import modes  # noqa: E402, F401 - sets the environment of the ops
 from demo_code import CONFIGURATION, DEMO, MODELING  # noqa: E402
 
 os.environ["PYTHONPATH"] = os.pathsep.join(

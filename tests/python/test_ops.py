@@ -5,6 +5,7 @@ import subprocess
 import sys
 import types
 
+import modes
 import pytest
 import torch
 from torch import nn
@@ -306,6 +307,30 @@ def test_switch(tfr, user, monkeypatch, setting, path):
     assert calls == {("demo_rope", "half", path): 1}
 
 
+@pytest.mark.kernels
+@pytest.mark.parametrize(
+    "setting,kernel",
+    [
+        ({}, True),
+        ({"TFR_OPS": "auto"}, True),
+        ({"TFR_OPS": "rope:ref"}, True),
+        ({"TFR_OPS": "ref,rms_norm:auto"}, True),
+        ({"TFR_OPS": "ref"}, False),
+        ({"TFR_OPS": "off"}, False),
+        ({"TFR_OPS": "rms_norm:ref"}, False),
+        ({"TFR_FORCE": "rms_norm:reference"}, False),
+        ({"TFR_DISABLE": "1"}, False),
+    ],
+)
+def test_switch_of_a_kernel(tfr, monkeypatch, setting, kernel):
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+    with tfr.record() as calls:
+        tfr.rms_norm(torch.randn(3, 8), torch.randn(8), 1e-5, order="cast_weight")
+    path = modes.kernel_path() if kernel else "reference"
+    assert calls == {("rms_norm", "cast_then_weight", path): 1}
+
+
 def test_wrong_switch():
     done = subprocess.run(
         [sys.executable, "-c", "import tfrewrite; tfrewrite.ops"],
@@ -317,4 +342,4 @@ def test_wrong_switch():
         capture_output=True,
         text=True,
     )
-    assert done.returncode and "'fast' is neither ref nor off" in done.stderr
+    assert done.returncode and "'fast' is neither auto, ref nor off" in done.stderr

@@ -1,0 +1,25 @@
+// What a kernel is asked of jit/ by. The text is the cache's key, so whoever asks for a kernel,
+// a call at run time, `tfrewrite warmup` or the C interface, has its request made here.
+#ifndef TFR_REQUESTS_H
+#define TFR_REQUESTS_H
+
+#include "jit/generate.h"
+#include "jit/jit.h"
+#include "rewriter/manifest.h"
+
+// The request for one op with these options ("ORDER=CAST_WEIGHT"), dtypes and sizes. Strings live
+// in `arena`. Fails where there is no template.
+tfr_status tfr_request_make(tfr_jit_request *out, const tfr_kernel_op *op, const char *options,
+                            const tfr_spec_tensor *tensors, uint32_t tensor_count, tfr_arena *arena,
+                            tfr_error *err);
+
+// The template of an op.
+tfr_status tfr_request_template(tfr_str *out, const tfr_kernel_op *op, tfr_arena *arena,
+                                tfr_error *err);
+
+// The requests for all that a model needs, each once: several needs may come to one kernel, as a
+// template need not use all that it is told.
+tfr_status tfr_requests_make(tfr_jit_request **out, size_t *count, const tfr_manifest *manifest,
+                             tfr_arena *arena, tfr_error *err);
+
+#endif
