@@ -192,7 +192,8 @@ TFR_HELPER void tfr_out_copy(tfr_array *out, const tfr_array *like, int32_t dtyp
 
 // Makes `out` as the result of an elementwise torch operation on several arrays, which broadcast
 // and promote: its sizes, strides and dtype. Not 0: they do not fit. torch orders the dimensions
-// by the first operand, and where that repeats or ties, by the next ones.
+// by the first operand, and where that repeats or ties, by the next ones. (Not modelled: its memory
+// format channels-last, which contiguous rows have only where they are one element wide.)
 TFR_HELPER int tfr_out_of(tfr_array *out, const tfr_array *const *of, int count) {
     tfr_array as[3];
     const tfr_array *by[3];

@@ -68,7 +68,10 @@ typedef struct rows {
     kind kind;
 } rows;
 enum { AT_X, AT_COS, AT_SIN, AT_OUT };
-enum { BLOCK = 16, ROWS = 4 }; // columns of each half, and rows, at a time
+// Columns of each half at a time; rows whose roots are made at a time: nobody waits for one of
+// them, which is a long chain of operations; and rows that share what is loaded of cos, sin and
+// factors.
+enum { BLOCK = 16, ROWS = 8, TOGETHER = 2 };
 
 // All bf16: then two vectors take every other column each.
 TFR_INLINE int is_in_turns(kind k) {
@@ -89,61 +92,79 @@ TFR_INLINE void turn(tfr_v8 *a, tfr_v8 *b, tfr_v8 root, tfr_v8 f1, tfr_v8 f2, tf
     *b = y;
 }
 
-TFR_INLINE void turn_block(char *const *at, int64_t i, int64_t half, tfr_v8 root,
-                           const float *factor, kind k) {
-    tfr_v8 a[2], b[2], c1[2], s1[2], c2[2], s2[2];
+// Columns i .. i + 15 of both halves of `together` rows with the same cos and sin.
+TFR_INLINE void turn_block(char *const *at, const int64_t *step, int together, int64_t i,
+                           int64_t half, const float *root, const float *factor, kind k) {
+    tfr_v8 c1[2], s1[2], c2[2], s2[2];
     int in_turns = is_in_turns(k);
-    tfr_load_16(at[AT_X], i, k.x, in_turns, a);
-    tfr_load_16(at[AT_X], half + i, k.x, in_turns, b);
     tfr_load_16(at[AT_COS], i, k.cos, in_turns, c1);
     tfr_load_16(at[AT_SIN], i, k.cos, in_turns, s1);
     tfr_load_16(at[AT_COS], half + i, k.cos, in_turns, c2);
     tfr_load_16(at[AT_SIN], half + i, k.cos, in_turns, s2);
-    for (int n = 0; n < 2; n++)
-        turn(&a[n], &b[n], root, tfr_load(factor, 8 * n, TFR_F32),
-             tfr_load(factor, BLOCK + 8 * n, TFR_F32), c1[n], s1[n], c2[n], s2[n], k);
-    tfr_store_16(at[AT_OUT], i, a, k.out, in_turns);
-    tfr_store_16(at[AT_OUT], half + i, b, k.out, in_turns);
+    for (int row = 0; row < together; row++) {
+        const char *x = at[AT_X] + row * step[AT_X];
+        char *out = at[AT_OUT] + row * step[AT_OUT];
+        tfr_v8 a[2], b[2];
+        tfr_load_16(x, i, k.x, in_turns, a);
+        tfr_load_16(x, half + i, k.x, in_turns, b);
+        for (int n = 0; n < 2; n++)
+            turn(&a[n], &b[n], tfr_all(root[row]), tfr_load(factor, 8 * n, TFR_F32),
+                 tfr_load(factor, BLOCK + 8 * n, TFR_F32), c1[n], s1[n], c2[n], s2[n], k);
+        tfr_store_16(out, i, a, k.out, in_turns);
+        tfr_store_16(out, half + i, b, k.out, in_turns);
+    }
 }
 
 // Columns i .. i + n - 1 of both halves, n <= 8, of a row too short for a block.
-TFR_INLINE void turn_part(char *const *at, int64_t i, int64_t n, int64_t half, tfr_v8 root,
+TFR_INLINE void turn_part(char *const *at, int64_t i, int64_t n, int64_t half, float root,
                           const float *factor, kind k) {
     tfr_v8 a = tfr_get(at[AT_X], i, n, k.x), b = tfr_get(at[AT_X], half + i, n, k.x);
-    turn(&a, &b, root, tfr_get(factor, i, n, TFR_F32), tfr_get(factor, half + i, n, TFR_F32),
-         tfr_get(at[AT_COS], i, n, k.cos), tfr_get(at[AT_SIN], i, n, k.cos),
-         tfr_get(at[AT_COS], half + i, n, k.cos), tfr_get(at[AT_SIN], half + i, n, k.cos), k);
+    turn(&a, &b, tfr_all(root), tfr_get(factor, i, n, TFR_F32),
+         tfr_get(factor, half + i, n, TFR_F32), tfr_get(at[AT_COS], i, n, k.cos),
+         tfr_get(at[AT_SIN], i, n, k.cos), tfr_get(at[AT_COS], half + i, n, k.cos),
+         tfr_get(at[AT_SIN], half + i, n, k.cos), k);
     tfr_put(at[AT_OUT], i, n, a, k.out);
     tfr_put(at[AT_OUT], half + i, n, b, k.out);
 }
 
-TFR_INLINE void turn_row(char *const *at, int64_t half, tfr_v8 root, const float *factor, kind k) {
+TFR_INLINE void turn_rows(char *const *at, const int64_t *step, int together, int64_t half,
+                          const float *root, const float *factor, kind k) {
     int64_t i = 0;
     if (half < BLOCK) {
         for (; i < half; i += 8)
-            turn_part(at, i, half - i < 8 ? half - i : 8, half, root, factor, k);
+            turn_part(at, i, half - i < 8 ? half - i : 8, half, *root, factor, k);
         return;
     }
     for (; i + BLOCK <= half; i += BLOCK, factor += 2 * BLOCK)
-        turn_block(at, i, half, root, factor, k);
+        turn_block(at, step, together, i, half, root, factor, k);
     if (i < half) // the last columns, some of them for the second time
-        turn_block(at, half - BLOCK, half, root, factor, k);
+        turn_block(at, step, together, half - BLOCK, half, root, factor, k);
 }
 
-// A few rows at a time: nobody waits for the root of one, which is a long chain of operations.
 TFR_INLINE void run_rows(const rows *r, int64_t count, int64_t head, kind k) {
-    char *at[TFR_WALK_ARRAYS] = {r->walk.here[AT_X], r->walk.here[AT_COS], r->walk.here[AT_SIN],
-                                 r->walk.here[AT_OUT]};
-    int64_t x_step = r->walk.step[AT_X][r->walk.ndim - 1];
+    char *at[TFR_WALK_ARRAYS];
+    int64_t step[TFR_WALK_ARRAYS];
+    for (int i = 0; i < TFR_WALK_ARRAYS; i++) {
+        at[i] = r->walk.here[i];
+        step[i] = r->walk.step[i][r->walk.ndim - 1];
+    }
+    int is_shared = step[AT_COS] == 0 && step[AT_SIN] == 0 && head >= 2 * BLOCK;
     for (int64_t done = 0, n; done < count; done += n) {
-        float root[ROWS];
+        float root[ROWS] = {0};
         n = count - done < ROWS ? count - done : ROWS;
         for (int64_t i = 0; i < n; i++)
-            root[i] = tfr_norm_squares(at[AT_X] + i * x_step, head, k.x);
-        for (int64_t i = 0; i < n; i++)
+            root[i] = tfr_norm_squares(at[AT_X] + i * step[AT_X], head, k.x);
+        for (int64_t i = 0; i < ROWS; i++) // all of them, as vectors
             root[i] = tfr_norm_root(root[i], head, r->eps, r->order, k.x);
-        for (int64_t i = 0; i < n; i++, tfr_walk_step(&r->walk, at))
-            turn_row(at, head / 2, tfr_all(root[i]), r->factor, k);
+        for (int64_t i = 0, now; i < n; i += now) {
+            now = is_shared && i + TOGETHER <= n ? TOGETHER : 1;
+            if (now == TOGETHER)
+                turn_rows(at, step, TOGETHER, head / 2, root + i, r->factor, k);
+            else
+                turn_rows(at, step, 1, head / 2, root + i, r->factor, k);
+            for (int a = 0; a < TFR_WALK_ARRAYS; a++)
+                at[a] += now * step[a];
+        }
     }
 }
 

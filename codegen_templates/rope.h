@@ -1,6 +1,7 @@
 // What kernels with a rotary position embedding share: a walk over the rows of several arrays in
 // the order of memory, the rotation of one pair of values, and the strides that torch gives
-// `(x * cos) + (rotate_half(x) * sin)`. It must not know the layouts of rules/rope.py or norms.
+// `(x * cos) + (rotate_half(x) * sin)`. It must not know the other layouts of rules/rope.py, nor
+// what comes before.
 #ifndef TFR_ROPE_H
 #define TFR_ROPE_H
 

@@ -242,7 +242,7 @@ static int write_source(const char *path, tfr_str source) {
 
 static bool read_binary(tfr_arena *arena, const char *path, tfr_str *binary) {
     struct stat s;
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); // it may be a FIFO
     bool good = fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0 &&
                 (size_t)s.st_size <= MAX_BINARY &&
                 tfr_read_all(arena, fd, (size_t)s.st_size, binary);

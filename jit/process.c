@@ -1,12 +1,13 @@
 // posix_spawn, as a fork would copy the page tables of a large Python process. No signal handler is
 // installed and none relied on: another part of the program may take our child's exit status (a
 // handler of SIGCHLD, os.wait()), so that is no error here.
-#define _GNU_SOURCE // pipe2, POSIX_SPAWN_*
+#define _GNU_SOURCE // pipe2, POSIX_SPAWN_*, nftw
 #include "jit/process.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -42,18 +43,17 @@ static void after_fork(void) {
     live.folders = NULL;
 }
 
+static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *place) {
+    (void)s;
+    (void)kind;
+    (void)place;
+    (void)remove(path);
+    return 0; // what stays keeps its folder, no more
+}
+
+// With folders in it: a compiler's wrapper may make some in its TMPDIR.
 static void remove_folder(const char *path) {
-    DIR *listing = opendir(path);
-    if (!listing) {
-        return;
-    }
-    for (struct dirent *file; (file = readdir(listing));) {
-        if (strcmp(file->d_name, ".") != 0 && strcmp(file->d_name, "..") != 0) {
-            (void)unlinkat(dirfd(listing), file->d_name, 0);
-        }
-    }
-    (void)closedir(listing);
-    (void)rmdir(path);
+    (void)nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static void at_exit(void) {

@@ -396,3 +396,21 @@ def test_readers_while_writers_come_and_go(compiler, place):
 
     run(check, **SYNC, TFR_CACHE_DIR=place)
     check_sound(place)
+
+
+def test_instruction_sets(compiler, place):
+    """Another target is another entry; one that the CPU lacks, or that does not exist, is not asked
+    for. x86-64 alone has more than one.
+    """
+
+    def check():
+        import calls
+
+        (call,) = [c for c in calls.few() if c.name == "rms_norm.no_weight"]
+        return call.check()
+
+    entries = 1 if platform.machine() == "x86_64" else 0
+    for isa, count in ((None, 1), ("baseline", 1 + entries), ("z80", 1 + entries)):
+        path, warnings = run(check, **SYNC, TFR_HOST_ISA=isa, TFR_CACHE_DIR=place, TFR_CC="cc")
+        assert path == "jit" and len(kernels(place)) == count
+        assert len(warnings) == (isa == "z80") and all("TFR_HOST_ISA" in w for w in warnings)
