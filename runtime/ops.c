@@ -258,15 +258,14 @@ static void op_call(tfr_op_kernels *op, tfr_value_bits *stack) {
         op_call(registry.ops[0x##n], stack);                                                       \
     }
 #define NAME(n) entry_##n,
-// clang-format off: it does not settle on one form of these
+// It does not settle on one form of these two.
+// clang-format off
 #define ROW(X, h)                                                                                  \
-    X(h##0)                                                                                        \
-    X(h##1) X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) X(h##8) X(h##9) X(h##a) X(h##b)        \
-        X(h##c) X(h##d) X(h##e) X(h##f)
+    X(h##0) X(h##1) X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7)                                \
+    X(h##8) X(h##9) X(h##a) X(h##b) X(h##c) X(h##d) X(h##e) X(h##f)
 #define TABLE(X)                                                                                   \
-    ROW(X, 0)                                                                                      \
-    ROW(X, 1) ROW(X, 2) ROW(X, 3) ROW(X, 4) ROW(X, 5) ROW(X, 6) ROW(X, 7) ROW(X, 8) ROW(X, 9)      \
-        ROW(X, a) ROW(X, b) ROW(X, c) ROW(X, d) ROW(X, e) ROW(X, f)
+    ROW(X, 0) ROW(X, 1) ROW(X, 2) ROW(X, 3) ROW(X, 4) ROW(X, 5) ROW(X, 6) ROW(X, 7)                \
+    ROW(X, 8) ROW(X, 9) ROW(X, a) ROW(X, b) ROW(X, c) ROW(X, d) ROW(X, e) ROW(X, f)
 // clang-format on
 TABLE(ENTRY)
 static const tfr_boxed entries[MAX_OPS] = {TABLE(NAME)};

@@ -167,3 +167,18 @@ print(warning, list(calls))
     )
     assert "tfrewrite runs without kernels: " in done.stdout and str(path) in done.stdout
     assert "'reference'" in done.stdout
+
+
+def test_warnings_as_errors(child, tmp_path):
+    """The import succeeds whatever the filters make of it."""
+    done = child(
+        """
+import warnings
+warnings.simplefilter("error")
+import torch
+from tfrewrite import ops
+ops.rms_norm(torch.ones(2, 8), torch.ones(8), 1e-6, order="cast_weight")
+""",
+        TFR_LIB=str(tmp_path / "nothing.so"),
+    )
+    assert done.stderr.count("tfrewrite runs without kernels: ") == 1
