@@ -176,7 +176,13 @@ tfr_op_kernels *tfr_op_kernels_new(const tfr_kernel_op *def, const tfr_kernel_op
     uint32_t input = 0;
     for (uint32_t i = 0; i < def->argument_count; i++) {
         const tfr_kernel_argument *a = &def->arguments[i];
-        if (a->specialize && op->width_count < MAX_WIDTHS)
+        if (a->specialize && op->width_count == MAX_WIDTHS) {
+            tfr_fail(err, TFR_E_USAGE, "", 0, 0, "%s.%s: specialize= names more than %d tensors",
+                     def->op, def->variant, MAX_WIDTHS);
+            tfr_arena_free(arena);
+            return NULL;
+        }
+        if (a->specialize)
             op->widths[op->width_count++] = input;
         input += a->kind == TFR_A_TENSOR || a->kind == TFR_A_OPTIONAL;
     }

@@ -55,8 +55,9 @@ def pytest_terminal_summary(terminalreporter, config):
                 f"{sum(v.tensors for v in values)} tensors,"
                 f" float32 max-rel {max(v.max_rel for v in values):.3g},"
                 f" bfloat16 elements off {100 * max(v.ulp_share for v in values):.3g}%"
-                f" by {max(v.max_ulp for v in values)} ulp"
             )
+            if most := max(v.max_ulp for v in values):
+                line += f" by {most} ulp"
             if ratios := [r for v in values for r in v.ratios]:
                 mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
                 line += f", errors {mean:.3f} times the original's, largest {max(ratios):.3f}"

@@ -7,7 +7,6 @@ Knows of ops only which are matrix products.
 """
 
 import copy
-import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -152,15 +151,14 @@ def _compare_result(seen, op, where, ref, new, exact) -> None:
 
 
 # ------------------------------------------------------------------ which path ran
-def paths_by_reference(counts, dtype=torch.float32, rows=math.inf, kernel="") -> dict[str, int]:
-    """What `ops.record()` counted as "op.variant path" -> calls, where every path that a kernel of
-    this process may take reads "kernel".
+def paths_by_reference(counts, mode: str = modes.KERNELS) -> dict[str, int]:
+    """What `ops.record()` counted as "op.variant path" -> calls, where the path that a kernel takes
+    in this process and mode reads "kernel".
     """
-    kernel = kernel or modes.kernel_path()
     table: Counter = Counter()
     for (op, variant, path), n in counts.items():
-        by_torch = op in PRODUCTS and dtype == torch.float32 and rows > FEW_ROWS
-        if path == kernel or (path == "torch" and by_torch):
+        by_torch = mode == modes.TORCH and op in PRODUCTS
+        if path == ("torch" if by_torch else modes.kernel_path()):
             path = "kernel"
         table[f"{op}.{variant} {path}"] += n
     return dict(sorted(table.items()))

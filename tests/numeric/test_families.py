@@ -35,11 +35,16 @@ def cases():
                     yield modes.parameter(modes.KERNELS, *case, id=id)
                     if variant == next(iter(FAMILIES[family].variants)):
                         yield modes.parameter(modes.OFF, *case, id=id)
+                        if dtype == torch.bfloat16:
+                            yield modes.parameter(modes.TORCH, *case, id=id)
+
+
+WITH_KERNELS = (modes.KERNELS, modes.TORCH)
 
 
 def target(mode):
     """Kernels run on files rewritten for the host, which have one op more: `linear`."""
-    return "host" if mode == modes.KERNELS else "auto"
+    return "host" if mode in WITH_KERNELS else "auto"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +58,7 @@ def modules():
     def get(name, mode):
         key = name, target(mode)
         if key not in loaded:
-            recorder = None if mode == modes.KERNELS else harness.Recorder(keep=True)
+            recorder = None if mode in WITH_KERNELS else harness.Recorder(keep=True)
             text = harness.rewrite_family(*key).text
             rewritten = harness.load_module(name, text, f"rewritten_{key[1]}", recorder)
             loaded[key] = harness.original_module(name), rewritten, recorder
@@ -95,7 +100,7 @@ class Pair:
 
     def exact(self, run, *arguments, **keywords):
         """The original's results in float32, where those of bfloat16 are judged by them."""
-        if self.mode != modes.KERNELS or self.case[3] != torch.bfloat16:
+        if self.mode not in WITH_KERNELS or self.case[3] != torch.bfloat16:
             return None
         key = (self.case, "exact", run.__name__, *map(str, arguments))
         if key not in self.results:
@@ -152,7 +157,7 @@ def test_cached_decode(pair, case, figures, padded):
 def test_generate(pair, case, figures, cache_implementation):
     batch = harness.inputs(pair.old, padded=True)
     old = pair.original(harness.generate, batch, cache_implementation)
-    if pair.mode == modes.KERNELS:
+    if pair.mode in WITH_KERNELS:
         forced = {"forced": old["sequences"]}
         new = harness.generate(pair.new, batch, cache_implementation, **forced)
         exact = pair.exact(harness.generate, batch, cache_implementation, **forced)
@@ -180,7 +185,7 @@ def test_op_results(pair, case):
     With kernels: of what the references compute from the same arguments.
     """
     batch = harness.inputs(pair.old)
-    if pair.mode == modes.KERNELS:
+    if pair.mode in WITH_KERNELS:
         with kernel_checks.beside_references() as seen:
             harness.decode(pair.new, batch)
         seen.check()
@@ -213,20 +218,16 @@ def test_ops_ran(modules, originals, mode, family, variant):
 
 @pytest.mark.parametrize("family,variant", VARIANTS, ids=[f"{f}-{v}" for f, v in VARIANTS])
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "bfloat16"])
-@pytest.mark.kernels
-def test_kernels_ran(modules, originals, dtype, family, variant):
+@pytest.mark.parametrize("mode", [modes.parameter(mode) for mode in WITH_KERNELS])
+def test_kernels_ran(modules, originals, mode, dtype, family, variant):
     """Each op is computed by the path that the table says; one back at its reference is a loss."""
-    pair = Pair(modules, originals, modes.KERNELS, family, variant, "eager", dtype)
-    batch = harness.inputs(pair.new)
+    pair = Pair(modules, originals, mode, family, variant, "eager", dtype)
     expected = families.expected_table()[family]["paths"][variant]
-    with modes.running(modes.KERNELS):
-        with ops.record() as paths:
+    one_token = {"input_ids": torch.full((harness.BATCH, 1), 7)}
+    for batch in (harness.inputs(pair.new), one_token):
+        with modes.running(mode), ops.record() as paths:
             harness.prefill(pair.new, batch)
-        rows = batch["input_ids"].numel()
-        assert kernel_checks.paths_by_reference(paths, dtype, rows) == expected
-        with ops.record() as paths:
-            harness.prefill(pair.new, {"input_ids": torch.full((harness.BATCH, 1), 7)})
-        assert kernel_checks.paths_by_reference(paths, dtype, harness.BATCH) == expected
+        assert kernel_checks.paths_by_reference(paths, mode) == expected
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -10,6 +10,7 @@ import types
 import families
 import harness
 import kernel_checks
+import modes
 import pytest
 import torch
 from families import FAMILIES
@@ -400,22 +401,20 @@ def test_product_that_rounds_twice_is_seen_beside_its_reference():
         beside("linear", "m1", split, x, weight, None)
 
 
-def test_paths_that_kernels_may_take():
-    counts = {
-        ("linear", "m1", "torch"): 1,
-        ("linear", "m1", "jit"): 1,
-        ("rope", "half", "torch"): 1,
-        ("rope", "half", "generic"): 1,
-        ("rope", "half", "reference"): 1,
-    }
+def test_path_that_kernels_take(monkeypatch):
+    monkeypatch.setenv("TFR_JIT", "sync")
+    paths = ("torch", "jit", "generic", "reference")
+    counts = {(op, "x", path): 1 for op in ("rope", "linear") for path in paths}
+    table = {f"{op}.x {path}": 1 for op, _, path in counts}
 
-    def read(**given):
-        return kernel_checks.paths_by_reference(counts, kernel="jit", **given)
+    def but(*taken):
+        return {f"{k.split()[0]} kernel" if k in taken else k: 1 for k in table}
 
-    rest = {"rope.half generic": 1, "rope.half reference": 1, "rope.half torch": 1}
-    split = {"linear.m1 kernel": 1, "linear.m1 torch": 1}
-    assert read() == read(rows=9) == {"linear.m1 kernel": 2} | rest
-    assert read(dtype=BF16) == read(rows=8) == split | rest
+    assert kernel_checks.paths_by_reference(counts) == but("rope.x jit", "linear.x jit")
+    by_torch = kernel_checks.paths_by_reference(counts, modes.TORCH)
+    assert by_torch == but("rope.x jit", "linear.x torch")
+    monkeypatch.setenv("TFR_JIT", "off")
+    assert kernel_checks.paths_by_reference(counts) == but("rope.x generic", "linear.x generic")
 
 
 # ------------------------------------------------------------------ comparison of values

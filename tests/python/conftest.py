@@ -53,6 +53,7 @@ def standin(monkeypatch, tmp_path):
     """A small program in place of the real one, for faults that the real one does not have."""
     monkeypatch.setenv("TFR_BIN", str(HERE / "standin.py"))
     monkeypatch.setenv("TFR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TFR_OPS", "ref")  # no library lies beside it
     monkeypatch.setenv("TFR_RULES", str(HERE / "demo_rules"))
     monkeypatch.delenv("STANDIN", raising=False)
     return HERE / "standin.py"

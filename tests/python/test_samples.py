@@ -228,7 +228,7 @@ def test_c_program(binary, tmp_path):
     done = c_api(binary, source, tmp_path / "config.json", TFR_CACHE_DIR=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     assert done.stdout == command(binary, "--quiet", "--target", "host", source).stdout
-    for op in ("rms_norm.", "add_rms_norm.", "qk_norm_rope.", "act_mul.", "linears.", "linear."):
+    for op in ("rms_norm.", "add_rms_norm.", "qk_norm_rope.", "act_mul.", "linears."):
         assert f"\n  {op}" in done.stderr, op
     assert "the mean square of a normalised row is 1.00000" in done.stderr
     assert "at run time" not in done.stderr
@@ -277,7 +277,11 @@ def test_custom_op_through_the_hook(binary, package, tmp_path):
     site = str(package.parents[2])
     done = subprocess.run(
         [sys.executable, "-c", HOOKED.format(rules=str(RULES))],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([site, os.environ["PYTHONPATH"]])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([site, os.environ["PYTHONPATH"]]),
+            "TFR_OPS": "ref",  # the kernel's tanh need not have the same bits
+        },
         capture_output=True,
         text=True,
     )

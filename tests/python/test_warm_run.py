@@ -65,7 +65,7 @@ def test_a_warmed_model_compiles_nothing(binary, family, dtype, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "not warmed" not in done.stderr and " 0 failed" in done.stderr
     warmed = kernels(binary, environment)
-    assert len(warmed) >= 6
+    assert len(warmed) >= 5
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, tmp_path, dtype],
         capture_output=True,
