@@ -28,10 +28,22 @@ _lock = threading.RLock()
 _library: ctypes.CDLL | None = None
 _failed = False
 _ops: dict[tuple[str, str], Any] = {}  # (op, variant) -> the torch op
+_said: set[str] = set()
 
 
 class KernelWarning(RuntimeWarning):
     """Kernels, or one of them, cannot be used; what they stand for runs without them."""
+
+
+def _warn(message: str) -> None:
+    """Once; never an exception, whatever filters are set."""
+    if message in _said:
+        return
+    _said.add(message)
+    try:
+        warnings.warn(message, KernelWarning, stacklevel=3)
+    except KernelWarning:
+        print(message, file=sys.stderr)
 
 
 def find() -> str:
@@ -62,7 +74,7 @@ def _load() -> ctypes.CDLL | None:
             _library = library
         except (program.RewriteError, OSError, AttributeError) as error:
             _failed = True
-            warnings.warn(f"tfrewrite runs without kernels: {error}", KernelWarning, stacklevel=2)
+            _warn(f"tfrewrite runs without kernels: {error}")
     return _library
 
 
@@ -76,8 +88,7 @@ def install(ops: dict[str, _rules.Op]) -> None:
             why = library.tfr_torch_register(folders)
             if why is not None:
                 what = "runs without kernels" if folders is None else "has no kernels of your rules"
-                message = f"tfrewrite {what}: {why.decode()}"
-                warnings.warn(message, KernelWarning, stacklevel=2)
+                _warn(f"tfrewrite {what}: {why.decode()}")
         _pass_warnings_on(library)
         for line in library.tfr_torch_registered().decode().splitlines():
             op, _, variant = line.partition("\t")
@@ -96,7 +107,7 @@ def _user_folders(ops: dict[str, _rules.Op]) -> list[bytes]:
 def _pass_warnings_on(library: ctypes.CDLL) -> None:
     text = ctypes.create_string_buffer(512)
     while library.tfr_torch_take_warning(text, len(text)):
-        warnings.warn(text.value.decode(), KernelWarning, stacklevel=3)
+        _warn(text.value.decode(errors="replace"))
 
 
 def library() -> ctypes.CDLL | None:

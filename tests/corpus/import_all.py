@@ -30,7 +30,7 @@ def main() -> None:
     if hook:
         import tfrewrite
 
-        tfrewrite.enable()
+        tfrewrite.enable(target="auto")
     out = os.fdopen(os.dup(1), "w")  # what the modules print goes elsewhere
     os.dup2(2, 1)
     for name in names:

@@ -24,10 +24,11 @@ _ARCH, _NUMBERS = {
         dict(mmap=222, fcntl=25, fsync=82, fchmod=52, openat=56, renameat2=276, memfd_create=279),
     ),
 }.get(platform.machine(), (0, {}))
+_HERE = 0xFFFFFF9C  # AT_FDCWD
 KILL = -1  # in place of an errno: the process ends there and then
 
-# Calls of jit/folder.c and jit/cache.c, told from others by their flags: (call, argument, mask,
-# value).
+# Calls of jit/folder.c and jit/cache.c, told from others by their flags, and by the folder that
+# they are relative to: (call, argument, mask, value).
 NO_FOLLOW, NON_BLOCK, CREATE = os.O_NOFOLLOW, os.O_NONBLOCK, os.O_CREAT
 OPEN_ENTRY = ("openat", 2, NO_FOLLOW | NON_BLOCK | CREATE, NO_FOLLOW | NON_BLOCK)
 OPEN_TEMPORARY = ("openat", 2, NO_FOLLOW | NON_BLOCK | CREATE, NO_FOLLOW | CREATE)
@@ -46,14 +47,16 @@ def refuse(*faults: tuple[tuple, int]) -> None:
     program += [instruction(end, 0, 0, 0x7FFF0000)]  # allow
     for (call, argument, mask, value), error in faults:
         result = 0x80000000 if error == KILL else 0x00050000 | error
-        program += [
-            instruction(load, 0, 0, 0),
-            instruction(equal, 0, 4, _NUMBERS[call]),
+        body = [
             instruction(load, 0, 0, 16 + 8 * argument),
             instruction(masked, 0, 0, mask),
             instruction(equal, 0, 1, value),
             instruction(end, 0, 0, result),
         ]
+        if call == "openat":
+            body = [instruction(load, 0, 0, 16), instruction(equal, 4, 0, _HERE), *body]
+        head = [instruction(load, 0, 0, 0), instruction(equal, 0, len(body), _NUMBERS[call])]
+        program += head + body
     program += [instruction(end, 0, 0, 0x7FFF0000)]
     text = ctypes.create_string_buffer(b"".join(program))
     filters = struct.pack("HxxxxxxQ", len(program), ctypes.addressof(text))

@@ -2,14 +2,18 @@
 faults of system calls) ends with them, and torch is imported once for all of them.
 """
 
+import importlib
 import os
 import pickle
 import re
 import signal
 import sys
 import tempfile
+import time
 import traceback
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 TIME_LIMIT = 150  # seconds; a process that hangs ends with SIGALRM
@@ -39,6 +43,7 @@ class Forked:
 
     def _run(self, function, arguments, environment) -> int:
         signal.alarm(TIME_LIMIT)
+        importlib.reload(warnings)  # pytest collects them
         for number in (1, 2):
             os.dup2(self._files[number].fileno(), number)
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
@@ -83,3 +88,21 @@ def run(function: Callable, *arguments: Any, **environment: Any) -> tuple[Any, l
     """Its result and jit's warnings."""
     process = Forked(function, *arguments, **environment)
     return process.wait(), process.warnings
+
+
+def runs(pid: int) -> bool:
+    """Whether a process that need not be our child still does anything."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def check_ends(pid: int) -> None:
+    """It was killed, which takes its time."""
+    for _ in range(2000):
+        if not runs(pid):
+            return
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    raise AssertionError(f"process {pid} still runs")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from entries import Entry, contents, kernels
+from forked import check_ends, runs
 
 # Of a script: what it does when it is asked to compile; "$out" is where the kernel should be.
 FAULTS = {
@@ -103,14 +104,6 @@ def test_faults(model, script, good, place, places, fault):
     assert len(warnings) == (fault in ("undefined", "no_symbol", "other_version")), warnings
 
 
-def gone(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state in "ZX"
-
-
 @pytest.mark.parametrize("where", ["compiling", "saying its version"])
 def test_hangs(model, script, place, places, where):
     """It is stopped, with all that it started."""
@@ -126,8 +119,7 @@ def test_hangs(model, script, place, places, where):
     assert words in warning
     assert time.monotonic() - began < 60  # once, not for each kernel
     pid = int((place / "pid").read_text())
-    while not gone(pid):  # init takes it
-        time.sleep(0.01)
+    check_ends(pid)
     check_clean(place)
 
 
@@ -136,7 +128,7 @@ def test_a_server_that_it_leaves_behind(model, script, good, place, places):
     server = f"setsid sleep 1000 & echo $! > {place}/pid; {good}"
     try:
         assert model.check(compiled=4, TFR_CC=script(server), **places) == []
-        assert not gone(int((place / "pid").read_text()))
+        assert runs(int((place / "pid").read_text()))
     finally:
         os.kill(int((place / "pid").read_text()), signal.SIGKILL)
 

@@ -101,7 +101,8 @@ def test_wiped_while_others_use_it(model, place):
     for process in processes:
         outcome = process.wait()
         assert outcome.right and outcome.paths == {"jit"}
-        assert len(process.warnings) <= 1, process.warnings  # it could not be stored
+        # No folder, or no file in it: each at most once.
+        assert all("memory only" in w for w in process.warnings) and len(process.warnings) <= 2
     assert model.check(compiled=4 - len(kernels(base)), TFR_CACHE_DIR=base) == []
     model.check_healed(base)
 
@@ -265,7 +266,7 @@ DAMAGES = {
     "sizes_overflow": by_bytes(lambda data: data[:12] + b"\xff" * 16 + data[28:]),
     "version": forged(lambda e: replace(e, version=2)),
     "version_0": forged(lambda e: replace(e, version=0)),
-    "machine": forged(lambda e: replace(e, binary=with_byte(e.binary, 18, 0xB7 ^ 0x7F))),
+    "machine": forged(lambda e: replace(e, binary=with_byte(e.binary, 18, e.binary[18] ^ 1))),
     "bits": forged(lambda e: replace(e, binary=with_byte(e.binary, 4, 1))),
     "target": forged(lambda e: e.with_field("target", b"z80:")),
     "target_of_the_head": forged(lambda e: replace(e, target=b"x86_64:avx512f")),

@@ -320,6 +320,7 @@ exec {compiler.path} "$@"
         (place / "started").unlink(missing_ok=True)
         process = Forked(model.subject.run, TFR_CC=waiting, **places)
         while not (place / "started").exists():
+            assert not process.has_ended()
             time.sleep(0.005)
         return process
 

@@ -147,7 +147,12 @@ def _compare_result(seen, op, where, ref, new, exact) -> None:
         if finite.any() and harness.error_ratio(*errors) > MAX_PRODUCT_RATIO:
             raise harness.Mismatch(f"{where}: error {errors[1] / errors[0]:.3g} times torch's")
     elif steps.numel() and int(steps.max()) > 1:
-        raise harness.Mismatch(f"{where}: off by {int(steps.max())} ulp")
+        # One more rounding moved by a sum's order: another ulp behind a weight, or more where q
+        # and k of a rotation all but cancel.
+        near = 2.0**-8 * ref.float().abs().amax(-1, keepdim=True)
+        far = (steps > 2) & ~((ref.float() - new.float()).abs() <= near)
+        if far.any():
+            raise harness.Mismatch(f"{where}: off by {int(steps[far].max())} ulp")
 
 
 # ------------------------------------------------------------------ which path ran

@@ -340,6 +340,11 @@ def norm_of(x, weight, eps):
     return weight * (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
 
 
+def first_doubled(result):
+    result[0, 0] *= 2
+    return result
+
+
 def scribbled(x, weight, eps):
     result = norm_of(x, weight, eps)
     x.view(torch.uint8).add_(1)
@@ -348,10 +353,11 @@ def scribbled(x, weight, eps):
 
 WRONG_KERNELS = {
     "eps": (lambda x, w, eps: norm_of(x, w, eps + 0.01), "largest difference|off by|differ"),
-    "one ulp too many": (
+    "a little more": (
         lambda x, w, eps: (norm_of(x, w, eps).float() * (1 + 1.2e-2)).to(x.dtype),
-        "largest difference|off by",
+        "largest difference|differ|off by",
     ),
+    "one element": (lambda x, w, eps: first_doubled(norm_of(x, w, eps)), "largest diff|off by"),
     "strides": (lambda x, w, eps: norm_of(x, w, eps).t().contiguous().t(), "strides"),
     "dtype": (lambda x, w, eps: norm_of(x, w, eps).double(), "dtype"),
     "shape": (lambda x, w, eps: norm_of(x, w, eps)[:-1], "shape"),

@@ -323,6 +323,7 @@ def test_switch(tfr, user, monkeypatch, setting, path):
     ],
 )
 def test_switch_of_a_kernel(tfr, monkeypatch, setting, kernel):
+    monkeypatch.delenv("TFR_OPS", raising=False)
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
     with tfr.record() as calls:
