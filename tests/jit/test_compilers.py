@@ -125,12 +125,17 @@ def test_hangs(model, script, place, places, where):
 
 def test_a_server_that_it_leaves_behind(model, script, good, place, places):
     """As ccache's and distcc's: it holds the pipe open, and is nobody's to wait for or to kill."""
-    server = f"setsid sleep 1000 & echo $! > {place}/pid; {good}"
+    server = f"setsid sleep 1000 & echo $! >> {place}/pids; {good}"
     try:
         assert model.check(compiled=4, TFR_CC=script(server), **places) == []
-        assert runs(int((place / "pid").read_text()))
+        assert all(map(runs, servers(place)))
     finally:
-        os.kill(int((place / "pid").read_text()), signal.SIGKILL)
+        for pid in servers(place):
+            os.kill(pid, signal.SIGKILL)
+
+
+def servers(place: Path) -> list[int]:
+    return list(map(int, (place / "pids").read_text().split()))
 
 
 def test_talk_is_no_failure(model, script, good, places):

@@ -360,6 +360,7 @@ exec cp {place}/kernel.so "${{input%.c}}.so"
     (base / "kernels").mkdir(parents=True)
     for folder in (base, base / "kernels"):
         folder.chmod(0o700)
+    places = dict(TFR_CACHE_DIR=base, TFR_CC=quick, TMPDIR=place)
     x = torch.randn(3, 32)
 
     def write(point):
@@ -367,15 +368,15 @@ exec cp {place}/kernel.so "${{input%.c}}.so"
             faults.refuse((point, faults.KILL))
         torch.ops.tfr.rms_norm.cast_then_weight(x, x[0], 1e-6)
 
-    run(write, None, TFR_CACHE_DIR=base, TFR_CC=quick)  # the compiler is known from here on
+    run(write, None, **places)  # the compiler is known from here on
     ends, at_any_moment = [], []
     for _ in range(50):
         (base / "kernels" / entry.name).unlink(missing_ok=True)
         points = (faults.MODE, faults.SYNC, faults.RENAME)
-        writers = [Forked(write, point, TFR_CACHE_DIR=base, TFR_CC=quick) for point in points]
+        writers = [Forked(write, point, **places) for point in points]
         ends += [process.end() for process in writers]
         before = leftovers(base)
-        process = Forked(write, None, TFR_CACHE_DIR=base, TFR_CC=quick)
+        process = Forked(write, None, **places)
         while leftovers(base) == before and not process.has_ended():
             pass
         process.kill()
