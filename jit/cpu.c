@@ -1,5 +1,6 @@
 // CPUID by hand: the builtins of the compilers know different names. A vector feature counts only
 // when the system saves its registers (XGETBV), as a hypervisor may hide that.
+#define _GNU_SOURCE // memmem
 #include "jit/cpu.h"
 
 #include "jit/warn.h"
@@ -82,6 +83,11 @@ static bool has(tfr_str feature) {
     return false;
 }
 #endif
+
+bool tfr_cpu_chose_avx2(void) {
+    tfr_str target = tfr_cpu_choose()->target;
+    return memmem(target.data, target.len, "avx2", 4) != NULL;
+}
 
 bool tfr_cpu_runs(tfr_str target) {
     size_t at = sizeof ARCH - 1;

@@ -14,6 +14,7 @@ typedef struct tfr_cpu {
 } tfr_cpu;
 
 const tfr_cpu *tfr_cpu_choose(void);
+bool tfr_cpu_chose_avx2(void);
 // Every feature of `target` is there, and the architecture is this one.
 bool tfr_cpu_runs(tfr_str target);
 // The e_machine of this architecture's ELF files.

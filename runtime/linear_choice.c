@@ -1,6 +1,5 @@
 // Measurements are made by tfrewrite.prepare, never in the middle of a call: they would cost more
 // than they save, and ranks could come to different kernels.
-#define _GNU_SOURCE // memmem
 #include "runtime/linear_choice.h"
 
 #include <stdatomic.h>
@@ -24,10 +23,8 @@ static _Thread_local bool is_forced, forced_torch;
 // field: torch's makes use of AVX-512 and AMX, ours is made for AVX2, where torch's bfloat16 is
 // slow and its float32 no faster (bench/ops.py).
 bool tfr_linear_default(const tfr_linear_shape *shape) {
-    tfr_str ours = tfr_cpu_choose()->target;
-    bool avx2 = memmem(ours.data, ours.len, "avx2", 4) != NULL;
-    bool more = tfr_cpu_runs(TFR_STR("x86_64:avx512f"));
-    return shape->rows == TFR_ROWS_MANY && (!avx2 || more);
+    return shape->rows == TFR_ROWS_MANY &&
+           (!tfr_cpu_chose_avx2() || tfr_cpu_runs(TFR_STR("x86_64:avx512f")));
 }
 
 static bool same(const tfr_linear_shape *a, const tfr_linear_shape *b) {

@@ -1,6 +1,5 @@
 // Choosing is on the path of every call: one scan of a short list without a lock. Entries are only
 // ever added, at the head, so readers need no more than an acquire.
-#define _GNU_SOURCE // memmem
 #include "runtime/op_kernels.h"
 
 #include <stdatomic.h>
@@ -146,12 +145,6 @@ static const tfr_kernel *user_generic(tfr_op_kernels *op) {
     return kernel; // NULL: jit/ has warned, or it is off
 }
 
-// The better of the two builds for x86-64, unless TFR_HOST_ISA asks for the other.
-static bool has_avx2(void) {
-    tfr_str target = tfr_cpu_choose()->target;
-    return memmem(target.data, target.len, "avx2", 4) != NULL;
-}
-
 tfr_op_kernels *tfr_op_kernels_new(const tfr_kernel_op *def, const tfr_kernel_ops *all,
                                    tfr_error *err) {
     tfr_arena *arena = tfr_arena_new();
@@ -160,8 +153,8 @@ tfr_op_kernels *tfr_op_kernels_new(const tfr_kernel_op *def, const tfr_kernel_op
     op->arena = arena;
     op->mode = tfr_jit_mode_from_environment(NULL);
     if (tfr_request_template(&op->text, def, arena, err) == TFR_OK)
-        op->generic =
-            def->directory ? user_generic(op) : tfr_generic_find(def->template_name, has_avx2());
+        op->generic = def->directory ? user_generic(op)
+                                     : tfr_generic_find(def->template_name, tfr_cpu_chose_avx2());
     if (op->generic && !set_acts(op)) {
         tfr_fail(err, TFR_E_USAGE, "", 0, 0,
                  "%s.%s: %s has no option ACT with the values of acts.h", def->op, def->variant,

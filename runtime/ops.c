@@ -284,8 +284,6 @@ static int find_other_copy(struct dl_phdr_info *info, size_t size, void *out) {
 }
 
 static const char *fail(const char *what, const char *detail) {
-    if (!registry.arena)
-        registry.arena = tfr_arena_new();
     return tfr_str_format(registry.arena, "%s%s%s", what, detail ? ": " : "", detail ? detail : "")
         .data;
 }
@@ -309,9 +307,6 @@ static const char *open_libraries(void) {
         registry.definitions = NULL;
         return fail("torch refused the library `tfr`", tfr_torch_last_error());
     }
-    if (!registry.arena)
-        registry.arena = tfr_arena_new();
-    registry.names.arena = registry.arena;
     return NULL;
 }
 
@@ -369,6 +364,8 @@ static const char *register_all(const char *directories) {
 
 const char *tfr_torch_register(const char *directories) {
     pthread_mutex_lock(&registry.lock);
+    if (!registry.arena)
+        registry.names.arena = registry.arena = tfr_arena_new();
     const char *why = registry.definitions ? NULL : open_libraries();
     if (!why)
         why = register_all(directories);

@@ -110,3 +110,18 @@ def limit_file_size(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     return apply
+
+
+def read_terminal(fd: int) -> bytes:
+    """All that comes out of a pseudo-terminal until its other end is closed; closes this one."""
+    text = b""
+    while True:
+        try:
+            part = os.read(fd, 65536)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not part:
+            break
+        text += part
+    os.close(fd)
+    return text

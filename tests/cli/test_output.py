@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 import pytest
-from cli_tool import BIN, EXAMPLE, PLAIN, environment, lines, run, state
+from cli_tool import BIN, EXAMPLE, PLAIN, environment, lines, read_terminal, run, state
 
 
 @pytest.fixture
@@ -279,16 +279,7 @@ def on_terminal(*args, **changes) -> bytes:
             env=environment(**changes),
         )
     os.close(its)
-    text = b""
-    while True:
-        try:
-            part = os.read(mine, 65536)
-        except OSError:  # Linux: the other end is closed
-            break
-        if not part:
-            break
-        text += part
-    os.close(mine)
+    text = read_terminal(mine)
     assert child.wait(60) == 0
     return text
 

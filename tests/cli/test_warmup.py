@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cli_tool import BIN, environment, lines, run, state
+from cli_tool import BIN, environment, lines, read_terminal, run, state
 
 # Two norms of different sizes from one class, and a projection whose size is not in the file.
 MODEL = """\
@@ -181,16 +181,7 @@ def terminal(place: Place, *args, **variables) -> bytes:
         env=environment(**place.environment, **variables),
     )
     os.close(its)
-    text = b""
-    while True:
-        try:
-            part = os.read(mine, 65536)
-        except OSError:  # Linux: the other end is closed
-            break
-        if not part:
-            break
-        text += part
-    os.close(mine)
+    text = read_terminal(mine)
     assert child.communicate(timeout=120)[0] == b"" and child.returncode == 0
     return text
 

@@ -36,11 +36,12 @@ def original():
     return importlib.import_module(f"{HOME}.modeling_qwen3")
 
 
-@pytest.fixture(scope="module")
-def rewritten(original, binary):
+def rewritten_module(suffix):
+    """Transformers' Qwen3 as the hook rewrites it, under a name of its own."""
     from tfrewrite import hook, program
 
-    name = f"{HOME}.modeling_qwen3__hooked"
+    original = importlib.import_module(f"{HOME}.modeling_qwen3")
+    name = f"{HOME}.modeling_qwen3__{suffix}"
     spec = importlib.util.spec_from_file_location(name, original.__file__)
     hook.Finder(program.Options(), False).adopt(spec)
     module = importlib.util.module_from_spec(spec)
@@ -48,6 +49,11 @@ def rewritten(original, binary):
     spec.loader.exec_module(module)
     assert hook.results[name].status == "rewritten", hook.results[name].reason
     return module
+
+
+@pytest.fixture(scope="module")
+def rewritten(binary):
+    return rewritten_module("hooked")
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ largest magnitude is the bound.
 
 import contextlib
 import copy
-import importlib.util
 import io
 import pickle
 import sys
@@ -17,28 +16,17 @@ import weakref
 import pytest
 import tfrewrite
 import torch
-from test_models import Doubling, build, close, logits, part
+from test_models import Doubling, build, close, logits, part, rewritten_module
 from test_packing_groups import Int8Weight
 from tfrewrite import packing
 from torch import nn
 
-HOME = "transformers.models.qwen3"
-
 
 @pytest.fixture(scope="module")
 def rewritten(binary):
-    from tfrewrite import hook, program
-
-    original = importlib.import_module(f"{HOME}.modeling_qwen3")
-    name = f"{HOME}.modeling_qwen3__packed"
-    spec = importlib.util.spec_from_file_location(name, original.__file__)
-    hook.Finder(program.Options(), False).adopt(spec)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    assert hook.results[name].status == "rewritten", hook.results[name].reason
+    module = rewritten_module("packed")
     yield module
-    del sys.modules[name]
+    del sys.modules[module.__name__]
 
 
 @pytest.fixture(autouse=True)
