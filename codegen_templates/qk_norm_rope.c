@@ -384,7 +384,8 @@ TFR_INLINE void make_blocks(float *blocks, const float *factor, int64_t head, in
 }
 
 static __attribute__((noinline)) void run_one(const tfr_call *c, int part, int64_t begin,
-                                              int64_t end, float *scratch) {
+                                              int64_t end, void *memory) {
+    float *scratch = memory;
     rows r;
     tfr_array x = c->in[part], cos, sin;
     const tfr_array *of[TFR_WALK_ARRAYS] = {&x, &cos, &sin, &c->out[part]};
@@ -410,11 +411,7 @@ static __attribute__((noinline)) void run_one(const tfr_call *c, int part, int64
 }
 
 static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch) {
-    int64_t first = tfr_last(&c->out[0]) ? tfr_rows(&c->out[0]) : 0; // of k's rows
-    if (begin < first)
-        run_one(c, 0, begin, end < first ? end : first, scratch);
-    if (end > first)
-        run_one(c, 1, (begin > first ? begin : first) - first, end - first, scratch);
+    tfr_run_parts(c, begin, end, scratch, run_one);
 }
 
 TFR_KERNEL("ORDER OUT", VALUES)

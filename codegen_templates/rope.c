@@ -430,7 +430,8 @@ static int tfr_plan(tfr_call *c) {
 }
 
 static __attribute__((noinline)) void run_one(const tfr_call *c, int part, int64_t begin,
-                                              int64_t end) {
+                                              int64_t end, void *scratch) {
+    (void)scratch;
     rope r;
     tfr_array cos, sin;
     const tfr_array *of[TFR_WALK_ARRAYS] = {&c->in[part], &cos, &sin, &c->out[part]};
@@ -447,12 +448,7 @@ static __attribute__((noinline)) void run_one(const tfr_call *c, int part, int64
 }
 
 static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch) {
-    int64_t first = tfr_last(&c->out[0]) ? tfr_rows(&c->out[0]) : 0; // of k's rows
-    (void)scratch;
-    if (begin < first)
-        run_one(c, 0, begin, end < first ? end : first);
-    if (end > first && c->output_count > 1)
-        run_one(c, 1, (begin > first ? begin : first) - first, end - first);
+    tfr_run_parts(c, begin, end, scratch, run_one);
 }
 
 TFR_KERNEL("LAYOUT ROUND PARTIAL GIVEN", VALUES)

@@ -200,4 +200,17 @@ TFR_HELPER int tfr_rope_out(tfr_array *out, const tfr_array *x, const tfr_array 
     return tfr_out_of(&first, a, 2) || tfr_out_of(&second, b, 2) || tfr_out_of(out, sum, 2);
 }
 
+// ------------------------------------------------------------------ q and k
+typedef void tfr_run_part(const tfr_call *c, int part, int64_t begin, int64_t end, void *scratch);
+
+// Units are the rows of the first result, q, then those of the second, if there is one, k.
+TFR_INLINE void tfr_run_parts(const tfr_call *c, int64_t begin, int64_t end, void *scratch,
+                              tfr_run_part *run) {
+    int64_t first = tfr_last(&c->out[0]) ? tfr_rows(&c->out[0]) : 0;
+    if (begin < first)
+        run(c, 0, begin, end < first ? end : first, scratch);
+    if (end > first && c->output_count > 1)
+        run(c, 1, (begin > first ? begin : first) - first, end - first, scratch);
+}
+
 #endif
