@@ -60,7 +60,7 @@ static bool write_file(const char *path, tfr_str text) {
 }
 
 static int load(const tfr_entry *entry, const tfr_key *key) {
-    tfr_jit_request request = {entry->label, key->source};
+    tfr_jit_request request = {entry->label, key->source, {NULL, 0}};
     tfr_jit_origin origin;
     long long child = children(), wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
     const tfr_kernel *kernel = tfr_jit_kernel(&request, TFR_JIT_SYNC, &origin);

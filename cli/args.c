@@ -2,6 +2,8 @@
 // them, so that a suggestion never names what does not exist.
 #include "cli/args.h"
 
+#include "jit/target.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -42,7 +44,7 @@ typedef struct option {
 #define EVERY (~0u)
 
 static const option OPTIONS[OPT_COUNT] = {
-    [OPT_OUT] = {"--output", "-o", true, REWRITE},
+    [OPT_OUT] = {"--output", "-o", true, REWRITE | CACHE},
     [OPT_WRITE] = {"--write", "-w", false, REWRITE},
     [OPT_DIFF] = {"--diff", "-d", false, REWRITE},
     [OPT_CHECK] = {"--check", NULL, false, REWRITE},
@@ -53,7 +55,7 @@ static const option OPTIONS[OPT_COUNT] = {
     [OPT_SKIP] = {"--skip", NULL, true, REWRITE | WHY | WARMUP},
     [OPT_TARGET] = {"--target", NULL, true, REWRITE | WHY},
     [OPT_CONFIG] = {"--config", NULL, true, WARMUP},
-    [OPT_ARCH] = {"--arch", NULL, true, WARMUP},
+    [OPT_ARCH] = {"--arch", NULL, true, WARMUP | CACHE},
     [OPT_DTYPE] = {"--dtype", NULL, true, WARMUP},
     [OPT_JOBS] = {"--jobs", "-j", true, WARMUP},
     [OPT_VERBOSE] = {"--verbose", "-v", false, WARMUP},
@@ -181,19 +183,13 @@ static tfr_status set_target(tfr_args *out, tfr_str value, tfr_error *err) {
                  (int)(value.len < 200 ? value.len : 200), value.data);
 }
 
-// The architectures are checked and forgotten: there is one.
-static tfr_status check_arch(tfr_str value, tfr_arena *arena, tfr_error *err) {
-    tfr_word_list words = {0};
-    tfr_status status = add_list(&words, "--arch", "architectures", value, arena, err);
-    for (size_t i = 0; i < words.count && !status; i++) {
-        tfr_str word = words.items[i];
-        if (word.len > 3 && memcmp(word.data, "sm_", 3) == 0) {
-            status = usage(err,
-                           "--arch %.*s is not available in this version, which has kernels "
-                           "for the host alone",
-                           (int)(word.len < 40 ? word.len : 40), word.data);
-        } else if (!tfr_str_eq(word, TFR_STR("host"))) {
-            status = usage(err, "--arch takes host, not \"%.*s\"",
+static tfr_status set_archs(tfr_args *out, tfr_str value, tfr_arena *arena, tfr_error *err) {
+    size_t first = out->archs.count;
+    tfr_status status = add_list(&out->archs, "--arch", "architectures", value, arena, err);
+    for (size_t i = first; i < out->archs.count && !status; i++) {
+        tfr_str word = out->archs.items[i], known = tfr_cuda_target_list(arena);
+        if (!tfr_str_eq(word, TFR_STR("host")) && !tfr_cuda_target_find(word)) {
+            status = usage(err, "--arch takes host, %.*s, not \"%.*s\"", (int)known.len, known.data,
                            (int)(word.len < 200 ? word.len : 200), word.data);
         }
     }
@@ -205,8 +201,9 @@ static tfr_status set_dtypes(tfr_args *out, tfr_str value, tfr_arena *arena, tfr
     tfr_status status = add_list(&out->dtypes, "--dtype", "dtypes", value, arena, err);
     for (size_t i = first; i < out->dtypes.count && !status; i++) {
         tfr_str word = out->dtypes.items[i];
-        if (!tfr_str_eq(word, TFR_STR("bf16")) && !tfr_str_eq(word, TFR_STR("f32"))) {
-            status = usage(err, "--dtype takes bf16 and f32, not \"%.*s\"",
+        if (!tfr_str_eq(word, TFR_STR("bf16")) && !tfr_str_eq(word, TFR_STR("f16")) &&
+            !tfr_str_eq(word, TFR_STR("f32"))) {
+            status = usage(err, "--dtype takes bf16, f16 and f32, not \"%.*s\"",
                            (int)(word.len < 200 ? word.len : 200), word.data);
         }
     }
@@ -301,7 +298,7 @@ static tfr_status set_option(tfr_args *out, option_id id, tfr_str value, tfr_are
         out->config = value.data;
         return TFR_OK;
     case OPT_ARCH:
-        return check_arch(value, arena, err);
+        return set_archs(out, value, arena, err);
     case OPT_DTYPE:
         return set_dtypes(out, value, arena, err);
     case OPT_JOBS:
@@ -408,36 +405,26 @@ static tfr_command first_command(unsigned commands) {
 
 static tfr_status check_cache(const tfr_args *out, unsigned given, tfr_error *err) {
     static const struct {
-        const char *name;
-        size_t operands;
-        bool available;
+        const char *name, *operand; // what it takes; NULL: nothing
         unsigned options;
     } ACTIONS[] = {
-        {"ls", 1, true, 1u << OPT_JSON},
-        {"verify", 1, true, 1u << OPT_JSON},
-        {"why", 2, true, 0},
-        {"gc", 1, true, 1u << OPT_MAX_SIZE | 1u << OPT_MAX_AGE},
-        {"path", 1, true, 0},
-        {"pack", 0, false, 0},
-        {"unpack", 0, false, 0},
+        {"ls", NULL, 1u << OPT_JSON},
+        {"verify", NULL, 1u << OPT_JSON},
+        {"why", "the start of an entry's name or a part of its label", 0},
+        {"gc", NULL, 1u << OPT_MAX_SIZE | 1u << OPT_MAX_AGE},
+        {"path", NULL, 0},
+        {"pack", "the file to write", 1u << OPT_ARCH},
+        {"unpack", "a file that cache pack wrote", 1u << OPT_OUT},
     };
     tfr_str word = out->operands.count ? out->operands.items[0] : TFR_STR("");
     for (size_t i = 0; i < sizeof ACTIONS / sizeof *ACTIONS; i++) {
         if (!tfr_str_eq(word, tfr_str_from(ACTIONS[i].name))) {
             continue;
         }
-        if (!ACTIONS[i].available) {
-            return usage(err,
-                         "cache %s is not available in this version: it comes with CUDA kernels",
-                         ACTIONS[i].name);
-        }
-        if (out->operands.count != ACTIONS[i].operands) {
-            return usage(err,
-                         ACTIONS[i].operands == 2
-                             ? "cache %s takes one argument, the start of an entry's name or a "
-                               "part of its label"
-                             : "cache %s takes no argument",
-                         ACTIONS[i].name);
+        const char *operand = ACTIONS[i].operand;
+        if (out->operands.count != 1u + (operand != NULL)) {
+            return usage(err, operand ? "cache %s takes one argument, %s" : "cache %s takes no argument",
+                         ACTIONS[i].name, operand);
         }
         for (size_t k = 0; k < OPT_COUNT; k++) {
             if (given >> k & 1u && !(ACTIONS[i].options >> k & 1u)) {
@@ -446,9 +433,18 @@ static tfr_status check_cache(const tfr_args *out, unsigned given, tfr_error *er
         }
         return TFR_OK;
     }
-    return usage(err, "cache takes one of ls, verify, why KEY, gc, path%s%.*s%s",
+    return usage(err, "cache takes one of ls, verify, why KEY, gc, path, pack FILE, unpack FILE%s%.*s%s",
                  word.len ? ", not \"" : "", (int)(word.len < 200 ? word.len : 200), word.data,
                  word.len ? "\"" : "");
+}
+
+static bool has_word(const tfr_word_list *words, const char *word) {
+    for (size_t i = 0; i < words->count; i++) {
+        if (tfr_str_eq(words->items[i], tfr_str_from(word))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static tfr_status check_options(tfr_args *out, unsigned given, tfr_error *err) {
@@ -462,6 +458,9 @@ static tfr_status check_options(tfr_args *out, unsigned given, tfr_error *err) {
         }
         return usage(err, "%s does not go with the command %s", OPTIONS[i].name,
                      command_name(out->command));
+    }
+    if (out->command == TFR_CMD_CACHE) {
+        return check_cache(out, given, err);
     }
     if (out->out && strcmp(out->out, "-") == 0) {
         if (out->json) {
@@ -489,11 +488,12 @@ static tfr_status check_options(tfr_args *out, unsigned given, tfr_error *err) {
     if (out->command == TFR_CMD_RULES && n > 1) {
         return usage(err, "rules takes one op at most");
     }
-    if (out->command == TFR_CMD_CACHE) {
-        return check_cache(out, given, err);
-    }
     if (out->command == TFR_CMD_WARMUP && n && !out->config) {
         return usage(err, "warmup needs --config, the model's config.json: the sizes are there");
+    }
+    if (has_word(&out->dtypes, "f16") && (!out->archs.count || has_word(&out->archs, "host"))) {
+        return usage(err, "--dtype f16 goes with CUDA architectures alone, --arch sm_90a or the "
+                          "like: the host has no kernels for it");
     }
     if ((out->command == TFR_CMD_REWRITE || out->command == TFR_CMD_WARMUP) && n == 0) {
         return usage(err, "no file given; `tfrewrite --help` shows the usage");

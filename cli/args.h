@@ -23,14 +23,16 @@ typedef struct tfr_word_list {
 typedef struct tfr_args {
     tfr_command command;
     tfr_word_list operands; // without the command's name; of `verify`: all other arguments, in
-                            // order; of `cache`: "ls", "verify", "why" and its KEY, "gc" or "path"
-    const char *out;        // -o; NULL: not given
+                            // order; of `cache`: "ls", "verify", "why" and its KEY, "gc",
+                            // "path", "pack" and "unpack" and their FILE
+    const char *out;        // -o; NULL: not given; of `cache unpack` a folder
     bool write, diff, check, json, quiet;
     tfr_word_list rule_dirs;
     tfr_word_list only, skip;
     tfr_target target;
     const char *config;   // of warmup
-    tfr_word_list dtypes; // "bf16", "f32"; none: not given
+    tfr_word_list dtypes; // "bf16", "f16", "f32"; none: not given
+    tfr_word_list archs;  // "host" or a name of jit/target.h; none: not given
     int jobs;             // 0: not given
     bool verbose;         // of warmup
     int64_t size_limit;   // of cache gc, in bytes; -1: not given

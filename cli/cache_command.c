@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include "cli/files.h"
+#include "jit/bundle.h"
 #include "jit/cache.h"
 #include "rewriter/report.h"
 
@@ -134,6 +136,10 @@ static void add_json_item(tfr_buf *out, const tfr_cache_item *item, tfr_arena *a
         add_field(out, "label", item->label);
         add_field(out, "target", item->target);
         add_field(out, "compiler", item->compiler);
+        if (item->block) { // of a CUDA kernel
+            tfr_buf_format(out, ", \"registers\": %u, \"shared_bytes\": %u, \"block\": %u",
+                           item->registers, item->shared_bytes, item->block);
+        }
     } else if (item->kind == TFR_CACHE_CHOICE || item->kind == TFR_CACHE_COMPILER) {
         add_field(out, item->kind == TFR_CACHE_CHOICE ? "choice" : "path", item->label);
         add_field(out, "value", item->value);
@@ -185,6 +191,45 @@ static tfr_status sweep(tfr_buf *out, const tfr_args *args, tfr_arena *arena, tf
     return status;
 }
 
+// --- pack, unpack ---
+
+static tfr_status pack(tfr_buf *out, const tfr_args *args, tfr_arena *arena, tfr_error *err) {
+    const char *path = args->operands.items[1].data;
+    size_t kernels, left_out;
+    tfr_str bundle;
+    tfr_status status = tfr_bundle_pack(arena, args->archs.items, args->archs.count, &bundle,
+                                        &kernels, &left_out, err);
+    if (!status) {
+        status = tfr_files_write(path, bundle, NULL, err);
+    }
+    if (!status) {
+        tfr_buf_format(out, "%zu kernel%s packed into %s, %s", kernels, kernels == 1 ? "" : "s",
+                       path, size_text(bundle.len, arena));
+        if (left_out) {
+            tfr_buf_format(out, "; %zu damaged left out, see `tfrewrite cache verify`", left_out);
+        }
+        tfr_buf_add(out, "\n", 1);
+    }
+    return status;
+}
+
+static tfr_status unpack(tfr_buf *out, const tfr_args *args, tfr_error *err) {
+    char path[4096] = "";
+    size_t stored, kept;
+    tfr_status status =
+        tfr_bundle_unpack(args->operands.items[1].data, args->out, &stored, &kept, err);
+    if (status) {
+        return status;
+    }
+    if (!args->out) {
+        (void)tfr_cache_path(path, sizeof path, NULL);
+    }
+    tfr_buf_format(out, "%zu kernel%s: %zu stored, %zu there before (cache: %s%s)\n", stored + kept,
+                   stored + kept == 1 ? "" : "s", stored, kept, args->out ? args->out : path,
+                   args->out ? "/kernels" : "");
+    return TFR_OK;
+}
+
 tfr_status tfr_cache_command(tfr_buf *out, bool *damaged, const tfr_args *args, tfr_arena *arena,
                              tfr_error *err) {
     tfr_str action = args->operands.items[0];
@@ -192,6 +237,12 @@ tfr_status tfr_cache_command(tfr_buf *out, bool *damaged, const tfr_args *args, 
     *damaged = false;
     if (tfr_str_eq(action, TFR_STR("gc"))) {
         return sweep(out, args, arena, err);
+    }
+    if (tfr_str_eq(action, TFR_STR("pack"))) {
+        return pack(out, args, arena, err);
+    }
+    if (tfr_str_eq(action, TFR_STR("unpack"))) {
+        return unpack(out, args, err);
     }
     if (tfr_str_eq(action, TFR_STR("why"))) {
         return tfr_cache_why(arena, args->operands.items[1].data, out, err);

@@ -41,8 +41,8 @@ static const char HELP[] =
     "torch)\n"
     "  tfrewrite warmup FILE --config config.json\n"
     "                              compile the kernels that the model needs, into the cache\n"
-    "  tfrewrite cache ls|verify|why KEY|gc|path\n"
-    "                              look after the cache of kernels\n"
+    "  tfrewrite cache ls|verify|why KEY|gc|path|pack FILE|unpack FILE\n"
+    "                              look after the cache of kernels, or copy it\n"
     "\n"
     "FILE is a file, a folder (every modeling_*.py below it), or - for standard input.\n"
     "\n"
@@ -56,7 +56,8 @@ static const char HELP[] =
     "      --skip OP,..     do not fuse these ops\n"
     "      --target T       auto (default), host (adds linear) or cuda\n"
     "  -q, --quiet          no report, errors only\n"
-    "      --dtype D,..     warmup: bf16, f32 (without it the configuration's, else both)\n"
+    "      --arch A,..      warmup, cache pack: host (default), sm_90a and other GPUs\n"
+    "      --dtype D,..     warmup: bf16, f32, of GPUs f16 too (default: the configuration's)\n"
     "  -j, --jobs N         warmup: so many compilers at once (without it as many as CPUs)\n"
     "  -v, --verbose        warmup: every kernel, every reason\n"
     "      --max-size S, --max-age D   cache gc: what may stay (500M, 2G; 12h, 30d)\n"
@@ -492,7 +493,7 @@ static void watch(void *context, size_t done, size_t count, tfr_str label) {
 }
 
 static void say_warnings(tfr_arena *arena) {
-    char warning[1024];
+    char warning[2048];
     while (tfr_jit_take_warning(warning, sizeof warning)) {
         tfr_buf text = {.arena = arena};
         tfr_buf_format(&text, "tfrewrite: warning: %s\n", warning);

@@ -2,46 +2,69 @@
 #include "cli/warmup.h"
 
 #include "jit/cache.h"
+#include "jit/target.h"
 #include "runtime/requests.h"
 
 #define UNMET_ROWS 12
 
-static tfr_need_dtype dtype_of(tfr_str name) {
-    return tfr_str_eq(name, TFR_STR("bf16")) || tfr_str_eq(name, TFR_STR("bfloat16"))
-               ? TFR_NEED_BF16
-               : TFR_NEED_F32;
-}
+static const struct {
+    const char *word, *name; // of --dtype, of a configuration
+    tfr_need_dtype dtype;
+} DTYPES[] = {
+    {"bf16", "bfloat16", TFR_NEED_BF16},
+    {"f16", "float16", TFR_NEED_F16},
+    {"f32", "float32", TFR_NEED_F32},
+};
+enum { DTYPE_COUNT = sizeof DTYPES / sizeof *DTYPES };
 
 // What the configuration says its weights are; false: nothing, or a dtype without kernels.
 static bool dtype_of_config(const tfr_json *config, tfr_need_dtype *out) {
     static const char *const KEYS[] = {"dtype", "torch_dtype"};
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         const tfr_json *value = tfr_config_get(config, tfr_str_from(KEYS[i]));
-        bool known = value && value->kind == TFR_JSON_TEXT &&
-                     (tfr_str_eq(value->text, TFR_STR("bfloat16")) ||
-                      tfr_str_eq(value->text, TFR_STR("float32")));
-        if (known) {
-            *out = dtype_of(value->text);
+        for (int k = 0; value && value->kind == TFR_JSON_TEXT && k < DTYPE_COUNT; k++) {
+            if (tfr_str_eq(value->text, tfr_str_from(DTYPES[k].name))) {
+                *out = DTYPES[k].dtype;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_for_host(const tfr_warmup *w) {
+    for (size_t i = 0; i < w->targets.count; i++) {
+        if (!w->targets.items[i].len) {
             return true;
         }
     }
     return false;
 }
 
+static void set_targets(tfr_warmup *w, const tfr_args *args) {
+    for (size_t i = 0; i < args->archs.count; i++) {
+        tfr_str arch = args->archs.items[i];
+        *TFR_PUSH(w->arena, &w->targets) = tfr_str_eq(arch, TFR_STR("host")) ? TFR_STR("") : arch;
+    }
+    if (!args->archs.count) {
+        *TFR_PUSH(w->arena, &w->targets) = TFR_STR("");
+    }
+}
+
+// Those of --dtype, else the configuration's. Where it says none that all targets have kernels for,
+// bfloat16 and float32.
 static void set_dtypes(tfr_warmup *w, const tfr_args *args) {
-    bool wanted[2] = {false, false};
-    for (size_t i = 0; i < args->dtypes.count; i++) {
-        wanted[dtype_of(args->dtypes.items[i])] = true;
-    }
-    tfr_need_dtype own;
-    if (!args->dtypes.count && dtype_of_config(w->options.config, &own)) {
-        wanted[own] = true;
-    } else if (!args->dtypes.count) {
-        wanted[TFR_NEED_BF16] = wanted[TFR_NEED_F32] = true;
-    }
-    for (int i = TFR_NEED_BF16; i >= TFR_NEED_F32; i--) {
-        if (wanted[i]) {
-            w->dtypes[w->options.dtype_count++] = (tfr_need_dtype)i;
+    bool wanted[DTYPE_COUNT] = {false};
+    tfr_need_dtype own = TFR_NEED_ABSENT;
+    bool said = args->dtypes.count || dtype_of_config(w->options.config, &own);
+    bool usual = !said || (own == TFR_NEED_F16 && is_for_host(w));
+    for (int k = 0; k < DTYPE_COUNT; k++) {
+        for (size_t i = 0; i < args->dtypes.count; i++) {
+            wanted[k] |= tfr_str_eq(args->dtypes.items[i], tfr_str_from(DTYPES[k].word));
+        }
+        wanted[k] |= own == DTYPES[k].dtype || (usual && DTYPES[k].dtype != TFR_NEED_F16);
+        if (wanted[k]) {
+            w->dtypes[w->options.dtype_count++] = DTYPES[k].dtype;
         }
     }
     w->options.dtypes = w->dtypes;
@@ -66,6 +89,7 @@ tfr_status tfr_warmup_open(tfr_warmup *out, const tfr_args *args, const tfr_rule
         return status;
     }
     tfr_kernels_list(&out->kernels, rules, arena);
+    set_targets(out, args);
     set_dtypes(out, args);
     return TFR_OK;
 }
@@ -85,7 +109,8 @@ tfr_status tfr_warmup_run(tfr_warmup *w, int jobs, tfr_warmup_progress progress,
                           tfr_jit_counts *counts, tfr_error *err) {
     *counts = (tfr_jit_counts){0};
     tfr_jit_request *requests;
-    tfr_status status = tfr_requests_make(&requests, &w->kernel_count, &w->manifest, w->arena, err);
+    tfr_status status = tfr_requests_make(&requests, &w->kernel_count, &w->manifest,
+                                          w->targets.items, w->targets.count, w->arena, err);
     if (status) {
         return status;
     }
@@ -114,7 +139,27 @@ static void add_unmet(tfr_buf *out, const tfr_unmet *u) {
     tfr_buf_add(out, "\n", 1);
 }
 
+// One line for a target that lacks bfloat16, where a kernel is left out for that.
+static void add_left_out(tfr_buf *out, const tfr_warmup *w, const tfr_cuda_target *target) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < w->manifest.needs.count; i++) {
+        const tfr_need *need = &w->manifest.needs.items[i];
+        count += need->op->cuda_template && !tfr_request_fits(need, tfr_str_from(target->name));
+    }
+    if (count) {
+        tfr_buf_format(out, "not warmed: %zu kernel%s for %s, which has no bfloat16\n", count,
+                       count == 1 ? "" : "s", target->name);
+    }
+}
+
 void tfr_warmup_report(tfr_buf *out, const tfr_warmup *w, const tfr_jit_counts *counts) {
+    for (size_t i = 0; i < w->targets.count; i++) {
+        tfr_str name = w->targets.items[i];
+        const tfr_cuda_target *target = name.len ? tfr_cuda_target_find(name) : NULL;
+        if (target && !target->bf16) {
+            add_left_out(out, w, target);
+        }
+    }
     size_t unmet = w->manifest.unmet.count;
     for (uint32_t i = 0; i < unmet && (w->verbose || i < UNMET_ROWS); i++) {
         add_unmet(out, &w->manifest.unmet.items[i]);

@@ -11,7 +11,11 @@ typedef struct tfr_warmup {
     tfr_arena *arena;
     bool verbose;
     tfr_kernel_ops kernels;
-    tfr_need_dtype dtypes[2];
+    tfr_need_dtype dtypes[3];
+    struct {
+        tfr_str *items; // as in tfr_jit_request
+        size_t count, cap;
+    } targets;
     tfr_manifest_options options;
     tfr_manifest manifest;
     size_t kernel_count; // of tfr_warmup_run: different ones
@@ -30,7 +34,7 @@ typedef void (*tfr_warmup_progress)(void *context, size_t done, size_t count, tf
 tfr_status tfr_warmup_run(tfr_warmup *warmup, int jobs, tfr_warmup_progress progress, void *context,
                           tfr_jit_counts *counts, tfr_error *err);
 
-// A line per call whose kernel is left to run time, and "12 kernels: 9 compiled, ...".
+// A line per target without kernels for bfloat16, a line per call whose kernel is left to run time, and "12 kernels: 9 compiled, ...".
 void tfr_warmup_report(tfr_buf *out, const tfr_warmup *warmup, const tfr_jit_counts *counts);
 
 #endif

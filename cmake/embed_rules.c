@@ -1,5 +1,6 @@
-// Runs while the program is built: embed_rules OUT.c canon.py RULE.py... writes the texts and their
-// syntax trees as C data (rewriter/builtin_rules.h), so that no start of the program parses them.
+// Runs while the program is built: embed_rules OUT.c canon.py acts.py RULE.py... writes the texts
+// and their syntax trees as C data (rewriter/builtin_rules.h), so that no start of the program
+// parses them.
 // What follows the line `# Examples` of a rule file is for tests alone and stays out.
 #define _GNU_SOURCE // memmem
 #include <stdio.h>
@@ -49,9 +50,9 @@ static void write_row(FILE *out, int index, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    FILE *out = argc > 2 ? fopen(argv[1], "w") : NULL;
+    FILE *out = argc > 3 ? fopen(argv[1], "w") : NULL;
     if (!out) {
-        fprintf(stderr, "usage: embed_rules OUT.c canon.py RULE.py...\n");
+        fprintf(stderr, "usage: embed_rules OUT.c canon.py acts.py RULE.py...\n");
         return 2;
     }
     tfr_arena *arena = tfr_arena_new();
@@ -61,12 +62,14 @@ int main(int argc, char **argv) {
         ok = write_file(out, i, argv[i], arena);
     fprintf(out, "const tfr_builtin_rule tfr_builtin_canon = ");
     write_row(out, 2, argv[2]);
+    fprintf(out, ";\nconst tfr_builtin_rule tfr_builtin_acts = ");
+    write_row(out, 3, argv[3]);
     fprintf(out, ";\nconst tfr_builtin_rule tfr_builtin_rules[] = {\n");
-    for (int i = 3; i < argc; i++) {
+    for (int i = 4; i < argc; i++) {
         write_row(out, i, argv[i]);
         fprintf(out, ",\n");
     }
-    fprintf(out, "{0, 0, 0, 0, 0}};\nconst uint32_t tfr_builtin_rule_count = %d;\n", argc - 3);
+    fprintf(out, "{0, 0, 0, 0, 0}};\nconst uint32_t tfr_builtin_rule_count = %d;\n", argc - 4);
     tfr_arena_free(arena);
     ok = fclose(out) == 0 && ok;
     if (!ok)

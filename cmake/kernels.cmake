@@ -1,15 +1,18 @@
 # The kernel templates, twice: as text in the program, from which jit/ makes specialised kernels, and
 # compiled as they are, the generic builds that run when there is no compiler (runtime/generic.h).
+# CUDA templates (.cu) are text only.
 file(GLOB TFR_TEMPLATE_HEADERS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen_templates/*.h)
 file(GLOB TFR_TEMPLATES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen_templates/*.c)
+file(GLOB TFR_CUDA_TEMPLATES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen_templates/*.cu)
+set(TFR_EMBEDDED ${TFR_TEMPLATE_HEADERS} ${TFR_TEMPLATES} ${TFR_CUDA_TEMPLATES})
 
 set(TFR_TEMPLATES_C ${CMAKE_BINARY_DIR}/templates.c)
 add_executable(embed_templates cmake/embed_templates.c runtime/arena.c)
 target_include_directories(embed_templates PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(embed_templates PRIVATE tfr_warnings)
 add_custom_command(OUTPUT ${TFR_TEMPLATES_C}
-    COMMAND embed_templates ${TFR_TEMPLATES_C} ${TFR_TEMPLATE_HEADERS} ${TFR_TEMPLATES}
-    DEPENDS embed_templates ${TFR_TEMPLATE_HEADERS} ${TFR_TEMPLATES}
+    COMMAND embed_templates ${TFR_TEMPLATES_C} ${TFR_EMBEDDED}
+    DEPENDS embed_templates ${TFR_EMBEDDED}
     COMMENT "Embedding the kernel templates" VERBATIM)
 
 # -O3 in every configuration: these are the kernels. No -ffast-math, which would turn denormals

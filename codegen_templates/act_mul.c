@@ -10,11 +10,8 @@
 // Rounding: the activation to the gate's dtype (act.h: after each of torch's operations), the
 // product to the result's.
 #include "codegen_templates/act.h"
-#include "codegen_templates/norm.h"
-
-#define LAYOUTS(X) X(TWO_INPUTS) X(GATE_UP) X(UP_GATE) X(INTERLEAVED)
-#define VALUES(X) TFR_ACT_VALUES(X) LAYOUTS(X)
-enum { VALUES(TFR_VALUE_ENUM) };
+#include "codegen_templates/act_layouts.h"
+#include "codegen_templates/lay.h"
 
 #ifndef ACT
 #define ACT (c->option[0])
@@ -22,13 +19,7 @@ enum { VALUES(TFR_VALUE_ENUM) };
 #ifndef LAYOUT
 #define LAYOUT (c->option[1])
 #endif
-#ifdef GATE_UP_DTYPE
-#define GATE_DTYPE GATE_UP_DTYPE
-#define UP_DTYPE GATE_UP_DTYPE
-#elif defined UP_GATE_DTYPE
-#define GATE_DTYPE UP_GATE_DTYPE
-#define UP_DTYPE UP_GATE_DTYPE
-#elif !defined GATE_DTYPE
+#ifndef GATE_DTYPE
 #define GATE_DTYPE (c->in[0].dtype)
 #define UP_DTYPE (c->in[LAYOUT == TWO_INPUTS].dtype)
 #endif
@@ -205,4 +196,21 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
     }
 }
 
-TFR_KERNEL("ACT LAYOUT", VALUES)
+// gate, up, out, or the interleaved tensor and out; as one row where they are flat.
+static int tfr_lay(const tfr_call *c, tfr_layout *l) {
+    tfr_array gate, up, out = c->out[0];
+    int64_t rows, width;
+    halves(c, &gate, &up);
+    shape_of(&gate, &up, &out, &rows, &width);
+    if (rows == 1 && tfr_last(&out) != width) {
+        gate.ndim = up.ndim = out.ndim = 1;
+        gate.size[0] = up.size[0] = out.size[0] = width;
+        gate.stride[0] = up.stride[0] = out.stride[0] = 1;
+    }
+    const tfr_array *packed[] = {&c->in[0], &out}, *apart[] = {&gate, &up, &out};
+    int vector = tfr_act_vector(LAYOUT, GATE_DTYPE, UP_DTYPE);
+    l->units = tfr_units(rows * tfr_units(width, vector), TFR_ACT_THREADS);
+    return LAYOUT == INTERLEAVED ? tfr_lay_part(l, packed, 2) : tfr_lay_part(l, apart, 3);
+}
+
+TFR_DEVICE_KERNEL("ACT LAYOUT", VALUES)

@@ -6,6 +6,7 @@
 // first cache where a row of it fits there.
 // Work: one unit is one row. The weight's factors are made once per call of run.
 // Rounding: s to its dtype, and the norm reads what was rounded; then as rms_norm.c.
+#include "codegen_templates/lay.h"
 #include "codegen_templates/norm_rows.h"
 
 enum { TFR_NORM_VALUES(TFR_VALUE_ENUM) };
@@ -134,4 +135,12 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
     }
 }
 
-TFR_KERNEL("ORDER", TFR_NORM_VALUES)
+// x, residual, the norm, the sum; the weight. A unit is a row here as there.
+static int tfr_lay(const tfr_call *c, tfr_layout *l) {
+    const tfr_array *of[] = {&c->in[0], &c->in[1], &c->out[0], &c->out[1]};
+    l->units = c->units;
+    return tfr_lay_part(l, of, 4) ||
+           (tfr_norm_has_weight(ORDER) && tfr_lay_flat(l, 0, &c->in[2], tfr_last(&c->in[0])));
+}
+
+TFR_DEVICE_KERNEL("ORDER", TFR_NORM_VALUES)

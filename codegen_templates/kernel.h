@@ -17,16 +17,14 @@
 #ifndef TFR_KERNEL_H
 #define TFR_KERNEL_H
 
-#include <stdint.h>
+#include "codegen_templates/device.h"
 
-#define TFR_KERNEL_ABI 1
+#define TFR_KERNEL_ABI 2
 #define TFR_MAX_DIMS 8
 #define TFR_MAX_INPUTS 17 // x and eight weights with their biases
 #define TFR_MAX_OUTPUTS 8
 #define TFR_MAX_OPTIONS 4
-#define TFR_MAX_NUMBERS 8
-
-enum { TFR_NONE = -1, TFR_F32 = 0, TFR_BF16 = 1 };
+#define TFR_MAX_NUMBERS TFR_DEVICE_NUMBERS
 
 // A strided array. Sizes and strides are in elements. Inputs have stride 1 in their last dimension
 // (the caller copies others); outputs get their sizes, strides and dtype from the plan.
@@ -48,17 +46,29 @@ typedef struct tfr_call {
     tfr_array in[TFR_MAX_INPUTS], out[TFR_MAX_OUTPUTS];
 } tfr_call;
 
+// How a CUDA kernel of the op (its .cu template) finds the arrays of a planned call: see device.h.
+typedef struct tfr_layout {
+    int32_t part_count, array_count; // array_count: of each part
+    // Views with the same leading dimensions (all but the last) within a part, stride 0 where one
+    // repeats, in the order in which the kernel numbers them.
+    tfr_array rows[TFR_DEVICE_PARTS][TFR_DEVICE_ARRAYS];
+    const tfr_array *flat[TFR_DEVICE_FLATS]; // one-dimensional and dense; NULL: absent
+    int64_t units;                           // 0: nothing to do
+} tfr_layout;
+
 typedef struct tfr_kernel {
     uint32_t abi;
     // 0, or not 0 with c->error set: the arguments do not fit together.
     int (*plan)(tfr_call *c);
     // Does the pieces begin <= i < end. Called by several threads at once on one call.
     void (*run)(const tfr_call *c, int64_t begin, int64_t end, void *scratch);
+    // After plan, with memory for the outputs. Not 0: a CUDA kernel cannot do this call. NULL: the
+    // op has none.
+    int (*lay)(const tfr_call *c, tfr_layout *out);
     const char *options; // "ORDER ROOT": the names of c->option, with spaces between
     const char *values;  // "CAST_WEIGHT WEIGHT_CAST ...": what they may be, numbered from 0
 } tfr_kernel;
 
-#define TFR_INLINE static inline __attribute__((always_inline, unused))
 // For plans: small code, which compiles in half the time.
 #define TFR_HELPER static inline __attribute__((unused, cold))
 
@@ -198,12 +208,12 @@ TFR_HELPER int tfr_out_of(tfr_array *out, const tfr_array *const *of, int count)
     tfr_array as[3];
     const tfr_array *by[3];
     int same = 1, contiguous = 1, equal = 1;
-    tfr_array r = {.dtype = TFR_BF16};
+    tfr_array r = {.dtype = TFR_NONE};
     if (count > 3)
         return 1;
     for (int n = 0; n < count; n++) {
         r.ndim = of[n]->ndim > r.ndim ? of[n]->ndim : r.ndim;
-        r.dtype = of[n]->dtype == TFR_F32 ? TFR_F32 : r.dtype;
+        r.dtype = tfr_promote(r.dtype, of[n]->dtype);
     }
     for (int i = 0; i < r.ndim; i++) {
         r.size[i] = 1;
@@ -295,9 +305,6 @@ TFR_INLINE int64_t tfr_row(const tfr_array *a, int64_t row) {
 }
 
 // ------------------------------------------------------------------ the table at the end
-#define TFR_VALUE_ENUM(name) name,
-#define TFR_VALUE_TEXT(name) #name " "
-
 #ifndef TFR_KERNEL_SYMBOL // a kernel on its own; the generic builds name theirs
 #define TFR_KERNEL_SYMBOL tfr_kernel_entry
 #define TFR_KERNEL_EXPORT __attribute__((visibility("default")))
@@ -305,9 +312,12 @@ TFR_INLINE int64_t tfr_row(const tfr_array *a, int64_t row) {
 #define TFR_KERNEL_EXPORT
 #endif
 
-#define TFR_KERNEL(option_names, VALUES)                                                           \
+#define TFR_KERNEL_TABLE(lay, option_names, VALUES)                                                \
     extern TFR_KERNEL_EXPORT const tfr_kernel TFR_KERNEL_SYMBOL;                                   \
-    const tfr_kernel TFR_KERNEL_SYMBOL = {TFR_KERNEL_ABI, tfr_plan, tfr_run, option_names,         \
-                                          VALUES(TFR_VALUE_TEXT)};
+    const tfr_kernel TFR_KERNEL_SYMBOL = {TFR_KERNEL_ABI, tfr_plan,     tfr_run,                   \
+                                          lay,            option_names, VALUES(TFR_VALUE_TEXT)};
+#define TFR_KERNEL(option_names, VALUES) TFR_KERNEL_TABLE(0, option_names, VALUES)
+// Of an op with a CUDA kernel: there is tfr_lay.
+#define TFR_DEVICE_KERNEL(option_names, VALUES) TFR_KERNEL_TABLE(tfr_lay, option_names, VALUES)
 
 #endif

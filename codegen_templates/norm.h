@@ -1,82 +1,17 @@
-// RMS norm of one row, in the orders of rounding that rules/rms_norm.py tells apart. Shared by
-// every kernel with a norm in it; it must not know where rows lie. The arguments `order` and `root`
-// are one of TFR_NORM_VALUES, which a template takes into its own list of values:
-//
-//     #define VALUES(X) TFR_NORM_VALUES(X) X(MINE) ...
-//     enum { VALUES(TFR_VALUE_ENUM) };
-//
-// y = round_result(round_inner(x * root) * factor(weight)), each rounding to the dtype below;
-// root = 1 / sqrt(mean(x^2) + eps) in f32 (torch gives the same bits for rsqrt and pow(-0.5)).
+// RMS norm of one row, in the orders of rounding of norm_orders.h. Shared by every host kernel with
+// a norm in it; it must not know where rows lie.
 #ifndef TFR_NORM_H
 #define TFR_NORM_H
 
+#include "codegen_templates/norm_orders.h"
 #include "codegen_templates/vec.h"
-
-#define TFR_NORM_VALUES(X)                                                                         \
-    X(CAST_WEIGHT)                                                                                 \
-    X(WEIGHT_CAST)                                                                                 \
-    X(WEIGHT32_CAST)                                                                               \
-    X(ONE_PLUS_CAST)                                                                               \
-    X(CAST_ONE_PLUS)                                                                               \
-    X(CAST_BY_WEIGHT)                                                                              \
-    X(NO_CAST)                                                                                     \
-    X(CAST)                                                                                        \
-    X(ROOT_CAST)                                                                                   \
-    X(ONE_PLUS_IN_DTYPE_CAST)                                                                      \
-    X(RSQRT)                                                                                       \
-    X(POW)
-// The same numbers under names of their own, since a template's macros may take the plain ones.
-#define TFR_NORM_NAME(name) TFR_NORM_##name,
-enum { TFR_NORM_VALUES(TFR_NORM_NAME) };
-
-// torch's promotion of two dtypes; TFR_NONE takes no part.
-TFR_INLINE int tfr_promote(int a, int b) { return a == TFR_F32 || b == TFR_F32 ? TFR_F32 : a & b; }
-
-// The dtype that x * root is rounded to before the weight.
-TFR_INLINE int tfr_norm_inner(int order, int x, int weight) {
-    switch (order) {
-    case TFR_NORM_CAST_WEIGHT:
-    case TFR_NORM_CAST_ONE_PLUS:
-    case TFR_NORM_CAST:
-    case TFR_NORM_ROOT_CAST:
-        return x;
-    case TFR_NORM_CAST_BY_WEIGHT:
-        return weight;
-    default:
-        return TFR_F32;
-    }
-}
-
-// The dtype of the result.
-TFR_INLINE int tfr_norm_result(int order, int x, int weight) {
-    switch (order) {
-    case TFR_NORM_CAST_WEIGHT:
-    case TFR_NORM_CAST_ONE_PLUS:
-        return tfr_promote(x, weight);
-    case TFR_NORM_CAST_BY_WEIGHT:
-        return weight;
-    case TFR_NORM_NO_CAST:
-        return TFR_F32;
-    default:
-        return x;
-    }
-}
-
-TFR_INLINE int tfr_norm_has_weight(int order) {
-    return order != TFR_NORM_CAST && order != TFR_NORM_ROOT_CAST;
-}
 
 // What x * root is multiplied with, from the weight as loaded.
 TFR_INLINE tfr_v8 tfr_norm_factor(tfr_v8 weight, int order, int dtype) {
-    switch (order) {
-    case TFR_NORM_ONE_PLUS_CAST:
-        return tfr_all(1.0F) + weight;
-    case TFR_NORM_CAST_ONE_PLUS:
-    case TFR_NORM_ONE_PLUS_IN_DTYPE_CAST:
-        return tfr_round(tfr_all(1.0F) + weight, dtype);
-    default:
+    if (!tfr_norm_adds_one(order))
         return weight;
-    }
+    weight = tfr_all(1.0F) + weight;
+    return tfr_norm_rounds_one_plus(order) ? tfr_round(weight, dtype) : weight;
 }
 
 // The sum of the squares of n elements: a fixed order, whatever the build. In blocks, so that the

@@ -9,17 +9,6 @@
 
 #include "codegen_templates/norm.h"
 
-// What the loops are compiled for: the dtypes of the row, of x * root, and of the result.
-typedef struct tfr_norm_dtypes {
-    int x, inner, result;
-} tfr_norm_dtypes;
-
-TFR_INLINE tfr_norm_dtypes tfr_norm_dtypes_of(int order, int x, int weight) {
-    // Without a weight there is one rounding, that of the result.
-    int inner = tfr_norm_has_weight(order) ? tfr_norm_inner(order, x, weight) : TFR_F32;
-    return (tfr_norm_dtypes){x, inner, tfr_norm_result(order, x, weight)};
-}
-
 TFR_INLINE int tfr_norm_by_pairs(tfr_norm_dtypes t) {
     return t.x == TFR_BF16 && t.result == TFR_BF16;
 }
@@ -29,9 +18,8 @@ TFR_INLINE int64_t tfr_norm_factor_bytes(int64_t n) { return (n + 15) / 16 * 64;
 
 // Nothing but the weight itself: its own memory serves.
 TFR_INLINE int tfr_norm_is_plain(int order, const tfr_array *weight, tfr_norm_dtypes t) {
-    return tfr_norm_has_weight(order) && order != TFR_NORM_ONE_PLUS_CAST &&
-           order != TFR_NORM_CAST_ONE_PLUS && order != TFR_NORM_ONE_PLUS_IN_DTYPE_CAST &&
-           weight->dtype == TFR_F32 && !tfr_norm_by_pairs(t);
+    return tfr_norm_has_weight(order) && !tfr_norm_adds_one(order) && weight->dtype == TFR_F32 &&
+           !tfr_norm_by_pairs(t);
 }
 
 // The factors of n elements, in `memory` (of tfr_norm_factor_bytes) or the weight's own. `weight`

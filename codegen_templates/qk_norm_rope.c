@@ -10,11 +10,10 @@
 // the order of q's and k's memory, so that the heads of one position share its cos and sin. The
 // weights' factors are made in f32 once per call of run. Rounding: the norm's points (norm.h), then
 // each product and the sum to torch's promotion of the norm's result with cos and sin.
+#include "codegen_templates/lay.h"
 #include "codegen_templates/norm.h"
+#include "codegen_templates/qk_rows.h"
 #include "codegen_templates/rope.h"
-
-#define VALUES(X) TFR_NORM_VALUES(X) X(SAME) X(TRANSPOSED)
-enum { VALUES(TFR_VALUE_ENUM) };
 
 #if defined ORDER && defined Q_DTYPE && defined K_DTYPE && defined COS_DTYPE &&                    \
     defined Q_NORM_WEIGHT_DTYPE && defined K_NORM_WEIGHT_DTYPE
@@ -414,4 +413,26 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
     tfr_run_parts(c, begin, end, scratch, run_one);
 }
 
-TFR_KERNEL("ORDER OUT", VALUES)
+// For each of q and k: x, cos, sin, out; their weights. No kernel for odd heads, very wide ones, one
+// angle for all columns, one weight for all columns.
+static int tfr_lay(const tfr_call *c, tfr_layout *l) {
+    tfr_array x, cos, sin;
+    get_tables(c, &cos, &sin);
+    for (int part = 0; part < 2; part++) {
+        const tfr_array *of[] = {&x, &cos, &sin, &c->out[part]};
+        const tfr_array *weight = &c->in[2 + part];
+        rows r;
+        describe(&r, c, part);
+        x = c->in[part];
+        if (turn_dimensions(&x, OUT) || r.angles != r.head || r.head % 2 != 0 ||
+            r.head > TFR_QK_HEAD || tfr_lay_part(l, of, 4) ||
+            (weight->dtype != TFR_NONE && tfr_lay_flat(l, part, weight, r.head)))
+            return 1;
+        int lanes = tfr_qk_lanes(r.head, tfr_qk_vector(r.head, r.kind.x, r.kind.out));
+        if (r.head)
+            l->units += tfr_units(tfr_rows(&c->out[part]), TFR_QK_THREADS / lanes);
+    }
+    return 0;
+}
+
+TFR_DEVICE_KERNEL("ORDER OUT", VALUES)

@@ -8,6 +8,7 @@
 // Work: one unit is one row. The weight's factors are made once per call of run.
 // Rounding: the sum of squares and the root are f32 (sums of 8 * 4 lanes, then of blocks of 2048:
 // norm.h); then x * root and the product with the weight as norm.h says.
+#include "codegen_templates/lay.h"
 #include "codegen_templates/norm_rows.h"
 
 enum { TFR_NORM_VALUES(TFR_VALUE_ENUM) };
@@ -56,4 +57,12 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
     }
 }
 
-TFR_KERNEL("ORDER", TFR_NORM_VALUES)
+// x, out; the weight. A unit is a row here as there.
+static int tfr_lay(const tfr_call *c, tfr_layout *l) {
+    const tfr_array *of[] = {&c->in[0], &c->out[0]};
+    l->units = c->units;
+    return tfr_lay_part(l, of, 2) ||
+           (tfr_norm_has_weight(ORDER) && tfr_lay_flat(l, 0, &c->in[1], tfr_last(&c->in[0])));
+}
+
+TFR_DEVICE_KERNEL("ORDER", TFR_NORM_VALUES)

@@ -18,27 +18,11 @@
 // Rounding: each product and the sum to torch's promotion of their dtypes, so nothing is rounded in
 // between unless x and cos are bf16 (ROUND=EACH). RESULT: the sum, to x's dtype. FLOAT32: products
 // and sum in f32, the sum rounded to x's dtype; FLOAT32_AS_Q: to q's.
+#include "codegen_templates/lay.h"
 #include "codegen_templates/rope.h"
+#include "codegen_templates/rope_layouts.h"
 
-#include "codegen_templates/norm.h"
-#include "codegen_templates/rope.h"
-
-#define VALUES(X)                                                                                  \
-    X(HALF)                                                                                        \
-    X(HALF_WIDTH)                                                                                  \
-    X(PAIRS)                                                                                       \
-    X(PAIRS_REPEAT)                                                                                \
-    X(PAIRS_TO_HALF)                                                                               \
-    X(REGROUPED)                                                                                   \
-    X(EACH)                                                                                        \
-    X(RESULT)                                                                                      \
-    X(FLOAT32)                                                                                     \
-    X(FLOAT32_AS_Q)                                                                                \
-    X(NO)                                                                                          \
-    X(YES)
-enum { VALUES(TFR_VALUE_ENUM) };
-
-#if defined LAYOUT && defined ROUND && defined COS_DTYPE && (defined X_DTYPE || defined Q_DTYPE)
+#if defined LAYOUT && defined ROUND && defined COS_DTYPE && defined Q_DTYPE
 #define COMPILED_IN // one kind of rows, or two where q and k differ, instead of all
 #endif
 #ifndef LAYOUT
@@ -53,10 +37,7 @@ enum { VALUES(TFR_VALUE_ENUM) };
 #ifndef GIVEN
 #define GIVEN (c->option[3])
 #endif
-#ifdef X_DTYPE
-#define Q_DTYPE X_DTYPE
-#define K_DTYPE TFR_NONE
-#elif !defined Q_DTYPE
+#ifndef Q_DTYPE
 #define Q_DTYPE (c->in[0].dtype)
 #define K_DTYPE (c->in[1].dtype)
 #endif
@@ -80,18 +61,6 @@ typedef struct rope {
     int sin_dtype, sin_product; // where they are not those of cos
 } rope;
 enum { X, COS, SIN, OUT };
-
-TFR_INLINE int reads_pairs(int layout) { return layout != HALF && layout != HALF_WIDTH; }
-TFR_INLINE int writes_pairs(int layout) { return layout == PAIRS || layout == PAIRS_REPEAT; }
-TFR_INLINE int one_angle(int layout) {
-    return layout == HALF_WIDTH || layout == PAIRS_REPEAT || layout == PAIRS_TO_HALF;
-}
-
-// How many columns `angles` columns of cos turn; where they are one for all, the head size says it.
-TFR_INLINE int64_t turning(int64_t angles, int layout) {
-    int repeats = layout == PAIRS_REPEAT || layout == PAIRS_TO_HALF; // of two equal halves
-    return layout == HALF_WIDTH ? 2 * angles : repeats ? angles / 2 * 2 : angles;
-}
 
 #ifdef COS_LAST
 #define WIDTH(layout) turning(COS_LAST, layout) // q and k share cos, so they have the same
@@ -275,12 +244,9 @@ static __attribute__((noinline)) void turn_any_rows(const rope *r, int64_t rows)
 // The kind of q's rows (part 0) or k's (part 1).
 TFR_INLINE kind kind_of(const tfr_call *c, int part) {
     int x = part ? K_DTYPE : Q_DTYPE;
-    int in_f32 = ROUND == FLOAT32 || ROUND == FLOAT32_AS_Q;
     kind k = {.layout = LAYOUT, .x = x, .cos = COS_DTYPE};
-    k.product = in_f32 ? TFR_F32 : tfr_promote(x, COS_DTYPE);
-    k.out = ROUND == FLOAT32_AS_Q                 ? Q_DTYPE
-            : ROUND == RESULT || ROUND == FLOAT32 ? x
-                                                  : tfr_promote(k.product, SIN_DTYPE);
+    k.product = product_dtype(ROUND, x, COS_DTYPE);
+    k.out = result_dtype(ROUND, x, Q_DTYPE, COS_DTYPE, SIN_DTYPE);
     (void)c;
     return k;
 }
@@ -342,8 +308,7 @@ TFR_INLINE void describe(rope *r, const tfr_call *c, int part) {
     int64_t head = tfr_last(&c->in[part]), angles = tfr_last(&c->in[c->input_count - 2]);
     r->kind = kind_of(c, part);
     r->sin_dtype = SIN_DTYPE;
-    r->sin_product =
-        ROUND == FLOAT32 || ROUND == FLOAT32_AS_Q ? TFR_F32 : tfr_promote(r->kind.x, SIN_DTYPE);
+    r->sin_product = product_dtype(ROUND, r->kind.x, SIN_DTYPE);
     r->width = PARTIAL == YES ? turning(angles, LAYOUT) : head;
     r->copied = head - r->width;
     r->angle_step = r->width == turning(angles, LAYOUT);
@@ -451,4 +416,22 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
     tfr_run_parts(c, begin, end, scratch, run_one);
 }
 
-TFR_KERNEL("LAYOUT ROUND PARTIAL GIVEN", VALUES)
+// For each of q and k: x, cos, sin, out. One angle for all columns and odd widths have no kernel.
+static int tfr_lay(const tfr_call *c, tfr_layout *l) {
+    tfr_array cos, sin;
+    get_tables(c, &cos, &sin);
+    for (int part = 0; part < c->output_count; part++) {
+        const tfr_array *of[] = {&c->in[part], &cos, &sin, &c->out[part]};
+        rope r;
+        describe(&r, c, part);
+        if (r.angle_step == 0 || r.width % 2 != 0 || tfr_lay_part(l, of, 4))
+            return 1;
+        kind k = r.kind;
+        int64_t turned = r.width / 2 / turned_vector(k.layout, r.width, k.x, k.out);
+        int64_t copied = tfr_units(r.copied, copied_vector(r.width, k.x, k.out));
+        l->units += tfr_units(tfr_rows(&c->out[part]) * (turned + copied), TFR_ROPE_THREADS);
+    }
+    return 0;
+}
+
+TFR_DEVICE_KERNEL("LAYOUT ROUND PARTIAL GIVEN", VALUES)

@@ -106,8 +106,6 @@ TFR_INLINE void tfr_store_pair(void *p, int64_t i, tfr_u8 even_upper, tfr_u8 odd
     memcpy((uint16_t *)p + i, &u, sizeof u);
 }
 
-TFR_INLINE int64_t tfr_size_of(int dtype) { return dtype == TFR_BF16 ? 2 : 4; }
-
 // As tfr_load and tfr_store for n < 8 elements; the other lanes are 0.
 TFR_INLINE tfr_v8 tfr_load_part(const void *p, int64_t i, int64_t n, int dtype) {
     char bytes[32] = {0};

@@ -49,6 +49,13 @@ static void remember(tfr_str name, const char *value) {
     }
 }
 
+tfr_str tfr_choice_compiler(const char *path, const struct stat *s, char *out, size_t size) {
+    int len = snprintf(out, size, TFR_CHOICE_COMPILER "%s %llu:%llu %lld %lld.%09ld", path,
+                       (unsigned long long)s->st_dev, (unsigned long long)s->st_ino,
+                       (long long)s->st_size, (long long)s->st_mtim.tv_sec, s->st_mtim.tv_nsec);
+    return (tfr_str){out, len < (int)size ? (size_t)len : size - 1};
+}
+
 void tfr_choice_file(tfr_str name, char *out) {
     uint8_t digest[TFR_SHA256_SIZE];
     char hex[TFR_SHA256_HEX];

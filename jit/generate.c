@@ -29,7 +29,7 @@ tfr_status tfr_template_read(tfr_str *out, const char *directory, const char *na
         if (fd >= 0)
             close(fd);
         return tfr_fail(err, TFR_E_USAGE, path, 0, 0,
-                        "this kernel template cannot be read; the rule file names it in cpu=");
+                        "this kernel template cannot be read; the rule file names it in cpu= or cuda=");
     }
     size_t size = (size_t)st.st_size, have = 0;
     char *text = tfr_arena_alloc(arena, size + 1);
@@ -137,7 +137,7 @@ static void inline_text(inliner *in, const char *name, tfr_str text) {
 }
 
 void tfr_generate(tfr_generated *out, const tfr_spec *spec, tfr_arena *arena) {
-    static const char *const dtypes[] = {"TFR_NONE", "TFR_F32", "TFR_BF16"};
+    static const char *const dtypes[] = {"TFR_NONE", "TFR_F32", "TFR_BF16", "TFR_F16"};
     tfr_buf source = {.arena = arena}, label = {.arena = arena};
     tfr_buf_format(&label, "%s", spec->label);
     if (spec->generic) {

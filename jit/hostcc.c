@@ -5,7 +5,7 @@
 #define _GNU_SOURCE // secure_getenv, O_CLOEXEC
 #include "jit/hostcc.h"
 
-#include "jit/cache.h"
+#include "jit/choice.h"
 #include "jit/cpu.h"
 #include "jit/folder.h"
 #include "jit/load.h"
@@ -144,10 +144,7 @@ static tfr_hostcc_found identify(bool may_run) {
     if (stat(state.path, &s) != 0) {
         return TFR_HOSTCC_NONE;
     }
-    int len = snprintf(name, sizeof name, "compiler %s %llu:%llu %lld %lld.%09ld", state.path,
-                       (unsigned long long)s.st_dev, (unsigned long long)s.st_ino,
-                       (long long)s.st_size, (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
-    tfr_str key = {name, (size_t)len};
+    tfr_str key = tfr_choice_compiler(state.path, &s, name, sizeof name);
     if (tfr_choice_get(key, state.identity, sizeof state.identity)) {
         return TFR_HOSTCC_FOUND;
     }

@@ -1,14 +1,16 @@
-// What this process has: one slot for each source, found by its text. A slot is worked on by one
+// What this process has: one slot for each source and target, found by its text. A slot is worked on by one
 // thread at a time, outside the lock; the others wait for it or go on without. The background
 // thread lives as long as there is work for it.
 #define _GNU_SOURCE // pthread_atfork, pthread_sigmask
 #include "jit/jit.h"
 
 #include "jit/cache.h"
+#include "jit/cubin.h"
 #include "jit/load.h"
 #include "jit/obtain.h"
 #include "jit/warn.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,9 +22,9 @@ typedef struct slot {
     struct slot *next;        // of its bucket
     struct slot *next_queued; // of the queue
     uint64_t hash;
-    tfr_str source, label; // its own copies
+    tfr_str source, label, target; // its own copies
     slot_state state;
-    const tfr_kernel *kernel;
+    const void *made; // a tfr_kernel; with a CUDA target a tfr_device_code
 } slot;
 
 static struct {
@@ -100,7 +102,8 @@ static slot *find_slot(const tfr_jit_request *request) {
     if (table.bucket_count) {
         slot *s = table.buckets[hash & (table.bucket_count - 1)];
         for (; s; s = s->next) {
-            if (s->hash == hash && tfr_str_eq(s->source, request->source)) {
+            if (s->hash == hash && tfr_str_eq(s->source, request->source) &&
+                tfr_str_eq(s->target, request->target)) {
                 return s;
             }
         }
@@ -112,16 +115,17 @@ static slot *find_slot(const tfr_jit_request *request) {
     *s = (slot){.next = table.buckets[hash & (table.bucket_count - 1)],
                 .hash = hash,
                 .source = keep(request->source),
-                .label = keep(request->label)};
+                .label = keep(request->label),
+                .target = keep(request->target)};
     table.buckets[hash & (table.bucket_count - 1)] = s;
     table.count++;
     return s;
 }
 
 // With the lock held, until it returns.
-static void settle(slot *s, const tfr_kernel *kernel) {
-    s->kernel = kernel;
-    s->state = kernel ? SLOT_READY : SLOT_FAILED;
+static void settle(slot *s, const void *made) {
+    s->made = made;
+    s->state = made ? SLOT_READY : SLOT_FAILED;
     (void)pthread_cond_broadcast(&table.changed);
 }
 
@@ -138,62 +142,90 @@ static void unqueue(slot *s) {
 }
 
 // ------------------------------------------------------------------ work, without the lock
-// NULL: `blame` says whether the bytes are at fault.
-static const tfr_kernel *load(const tfr_wanted *wanted, const tfr_entry *entry, bool from_disk,
-                              bool *blame) {
-    char why[512];
+// What an entry says of its launch is not believed: the binary tells.
+static tfr_load_result load_cuda(const tfr_wanted *wanted, tfr_str binary, const void **out,
+                                 char *why, size_t why_size) {
+    tfr_cubin read;
+    const char *fault = tfr_cubin_check(binary, wanted->cuda, &read);
+    if (fault) {
+        (void)snprintf(why, why_size, "%s", fault);
+        return TFR_LOAD_BAD;
+    }
+    tfr_device_code *code = tfr_alloc(sizeof *code);
+    *code = (tfr_device_code){.binary = keep(binary),
+                              .entry = keep(read.entry).data,
+                              .registers = read.registers,
+                              .shared_bytes = read.shared_bytes,
+                              .block = read.max_threads};
+    *out = code;
+    return TFR_LOADED;
+}
+
+static tfr_load_result load_host(const tfr_wanted *wanted, tfr_str binary, const void **out,
+                                 char *why, size_t why_size) {
     const tfr_kernel *kernel = NULL;
-    tfr_load_result result = tfr_load(entry->binary, wanted->label, &kernel, why, sizeof why);
+    tfr_load_result result = tfr_load(binary, wanted->label, &kernel, why, why_size);
+    *out = kernel;
+    return result;
+}
+
+// NULL: `blame` says whether the bytes are at fault.
+static const void *load(const tfr_wanted *wanted, const tfr_entry *entry, bool from_disk,
+                        bool *blame) {
+    char why[512];
+    const void *made = NULL;
+    tfr_load_result result =
+        (wanted->cuda ? load_cuda : load_host)(wanted, entry->binary, &made, why, sizeof why);
     *blame = result == TFR_LOAD_BAD;
     if (*blame && from_disk) {
         tfr_cache_reject(entry, why);
     } else if (result != TFR_LOADED) {
         tfr_warn(TFR_WARN_LOAD, "kernel %.*s cannot be loaded: %s; what stands in for it runs",
-                 wanted->label.len > 200 ? 200 : (int)wanted->label.len, wanted->label.data, why);
+                 tfr_label_len(wanted->label), wanted->label.data, why);
     }
-    return kernel;
+    return made;
 }
 
 // From the cache, without running anything. False: the rest of the way has to be gone.
-static bool load_stored(const slot *s, const tfr_kernel **kernel) {
+static bool load_stored(const slot *s, const void **made) {
     tfr_arena *arena = tfr_arena_new();
     tfr_wanted wanted;
     tfr_entry entry;
     bool blame, done = false;
-    *kernel = NULL;
-    tfr_jit_request request = {s->label, s->source};
+    *made = NULL;
+    tfr_jit_request request = {s->label, s->source, s->target};
     if (tfr_wanted_make(arena, &request, false, &wanted) &&
         tfr_obtain_stored(arena, &wanted, TFR_CACHE_ALL, &entry)) {
-        *kernel = load(&wanted, &entry, true, &blame);
-        done = *kernel || !blame;
+        *made = load(&wanted, &entry, true, &blame);
+        done = *made || !blame;
     }
     tfr_arena_free(arena);
     return done;
 }
 
-static const tfr_kernel *load_or_compile(const slot *s, tfr_jit_origin *origin) {
+static const void *load_or_compile(const slot *s, tfr_jit_origin *origin) {
     tfr_arena *arena = tfr_arena_new();
     tfr_wanted wanted;
     tfr_entry entry;
-    const tfr_kernel *kernel = NULL;
-    char why[1024];
+    const void *made = NULL;
+    char why[2048];
     bool stored, blame = true;
-    tfr_jit_request request = {s->label, s->source};
+    tfr_jit_request request = {s->label, s->source, s->target};
     (void)tfr_wanted_make(arena, &request, true, &wanted);
-    for (int layers = TFR_CACHE_ALL; layers <= TFR_CACHE_NONE && !kernel && blame; layers++) {
+    for (int layers = TFR_CACHE_ALL; layers <= TFR_CACHE_NONE && !made && blame; layers++) {
         *origin =
             tfr_obtain(arena, &wanted, (tfr_cache_layers)layers, &entry, &stored, why, sizeof why);
         if (*origin == TFR_JIT_FROM_NOWHERE) {
             break;
         }
-        kernel = load(&wanted, &entry, *origin == TFR_JIT_FROM_DISK, &blame);
+        made = load(&wanted, &entry, *origin == TFR_JIT_FROM_DISK, &blame);
         if (*origin == TFR_JIT_COMPILED) {
             break; // compiling it once more would give the same
         }
     }
     tfr_arena_free(arena);
-    *origin = kernel ? *origin : TFR_JIT_FROM_NOWHERE;
-    return kernel;
+    *origin = made ? *origin : TFR_JIT_FROM_NOWHERE;
+    return made;
 }
 
 static void *background(void *unused) {
@@ -205,9 +237,9 @@ static void *background(void *unused) {
         unqueue(s);
         s->state = SLOT_WORKING;
         (void)pthread_mutex_unlock(&table.lock);
-        const tfr_kernel *kernel = load_or_compile(s, &origin);
+        const void *made = load_or_compile(s, &origin);
         (void)pthread_mutex_lock(&table.lock);
-        settle(s, kernel);
+        settle(s, made);
     }
     table.thread = false;
     (void)pthread_cond_broadcast(&table.changed);
@@ -248,10 +280,9 @@ static void enqueue(slot *s) {
 }
 
 // ------------------------------------------------------------------ the interface
-const tfr_kernel *tfr_jit_kernel(const tfr_jit_request *request, tfr_jit_mode mode,
-                                 tfr_jit_origin *origin) {
+static const void *get(const tfr_jit_request *request, tfr_jit_mode mode, tfr_jit_origin *origin) {
     tfr_jit_origin from = TFR_JIT_FROM_NOWHERE;
-    const tfr_kernel *kernel = NULL;
+    const void *made = NULL;
     origin = origin ? origin : &from;
     *origin = TFR_JIT_FROM_NOWHERE;
     if (mode == TFR_JIT_OFF) {
@@ -269,7 +300,7 @@ const tfr_kernel *tfr_jit_kernel(const tfr_jit_request *request, tfr_jit_mode mo
     bool mine = s->state == SLOT_NEW || (mode == TFR_JIT_SYNC && s->state == SLOT_QUEUED);
     if (s->state == SLOT_READY) {
         *origin = TFR_JIT_FROM_MEMORY;
-        kernel = s->kernel;
+        made = s->made;
     } else if (mine) {
         if (s->state == SLOT_QUEUED) {
             unqueue(s);
@@ -278,20 +309,32 @@ const tfr_kernel *tfr_jit_kernel(const tfr_jit_request *request, tfr_jit_mode mo
         (void)pthread_mutex_unlock(&table.lock);
         bool done = true;
         if (mode == TFR_JIT_SYNC) {
-            kernel = load_or_compile(s, origin);
+            made = load_or_compile(s, origin);
         } else {
-            done = load_stored(s, &kernel);
-            *origin = kernel ? TFR_JIT_FROM_DISK : TFR_JIT_FROM_NOWHERE;
+            done = load_stored(s, &made);
+            *origin = made ? TFR_JIT_FROM_DISK : TFR_JIT_FROM_NOWHERE;
         }
         (void)pthread_mutex_lock(&table.lock);
         if (done) {
-            settle(s, kernel);
+            settle(s, made);
         } else {
             enqueue(s);
         }
     }
     (void)pthread_mutex_unlock(&table.lock);
-    return kernel;
+    return made;
+}
+
+const tfr_kernel *tfr_jit_kernel(const tfr_jit_request *request, tfr_jit_mode mode,
+                                 tfr_jit_origin *origin) {
+    assert(!request->target.len);
+    return get(request, mode, origin);
+}
+
+const tfr_device_code *tfr_jit_device_code(const tfr_jit_request *request, tfr_jit_mode mode,
+                                           tfr_jit_origin *origin) {
+    assert(tfr_cuda_target_find(request->target));
+    return get(request, mode, origin);
 }
 
 bool tfr_jit_busy(void) {

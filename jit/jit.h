@@ -1,6 +1,7 @@
-// Kernels for this machine: generated source in, a loaded kernel out, by way of the cache on disk
-// and the C compiler. Thread-safe; knows no torch and no op. Nothing here prints: a fault becomes
-// one warning, kept for the caller, and NULL, upon which the caller runs its generic build.
+// Kernels: generated source in; a loaded kernel of this machine's processor or the code of a CUDA
+// kernel out, by way of the cache on disk and a compiler. Thread-safe; knows no torch and no op, and
+// never calls the CUDA driver. Nothing here prints: a fault becomes one warning, kept for the
+// caller, and NULL, upon which the caller runs what stands in for the kernel.
 #ifndef TFR_JIT_H
 #define TFR_JIT_H
 
@@ -23,15 +24,28 @@ typedef enum tfr_jit_origin {
 // The label is stored in the entry, but is no part of the key.
 typedef struct tfr_jit_request {
     tfr_str label, source;
+    tfr_str target; // "sm_90a" or "compute_90", a name of jit/target.h; empty: this machine's CPU
 } tfr_jit_request;
 
-// The kernel, loaded and checked; it stays loaded until the process ends. NULL: use the generic
-// build. `origin` may be NULL.
+// The kernel of a request without a CUDA target, loaded and checked; it stays loaded until the
+// process ends. NULL: use the generic build. `origin` may be NULL.
 const tfr_kernel *tfr_jit_kernel(const tfr_jit_request *request, tfr_jit_mode mode,
                                  tfr_jit_origin *origin);
 
-// Compiles what the cache lacks, with `jobs` compilers at once (0: as many as CPUs), for
-// `tfrewrite warmup`: nothing is loaded. `progress` (may be NULL) is called from this thread after
+// One CUDA kernel as the driver takes it. Lives until the process ends.
+typedef struct tfr_device_code {
+    tfr_str binary;     // a cubin; for a compute_ target PTX text, with a NUL behind its length
+    const char *entry;  // the kernel's name: "tfr_rms_norm"
+    uint32_t registers; // per thread; 0: PTX does not say
+    uint32_t shared_bytes, block; // static shared memory; threads, of __launch_bounds__
+} tfr_device_code;
+
+// The same for a request with a CUDA target. NULL: there is none (yet).
+const tfr_device_code *tfr_jit_device_code(const tfr_jit_request *request, tfr_jit_mode mode,
+                                           tfr_jit_origin *origin);
+
+// Compiles what the cache lacks, for any targets, with `jobs` compilers at once (0: as many as
+// CPUs), for `tfrewrite warmup`: nothing is loaded. `progress` (may be NULL) is called from this thread after
 // each. Gives how many were compiled, found and failed; `err` has the first failure.
 typedef struct tfr_jit_counts {
     size_t compiled, found, failed;

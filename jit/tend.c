@@ -14,8 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define COMPILER_PREFIX "compiler " // of the names under which hostcc.c remembers
-
 static bool ends_with(const char *name, const char *end) {
     size_t a = strlen(name), b = strlen(end);
     return a >= b && strcmp(name + a - b, end) == 0;
@@ -55,8 +53,8 @@ static void read_choice(tfr_cache_item *item, tfr_str bytes) {
     if (strcmp(name, item->name) != 0) {
         item->fault = "it holds another choice than its name says";
     }
-    size_t prefix = sizeof COMPILER_PREFIX - 1;
-    if (item->label.len > prefix && memcmp(item->label.data, COMPILER_PREFIX, prefix) == 0) {
+    size_t prefix = sizeof TFR_CHOICE_COMPILER - 1;
+    if (item->label.len > prefix && memcmp(item->label.data, TFR_CHOICE_COMPILER, prefix) == 0) {
         const char *path = item->label.data + prefix;
         const char *space = memchr(path, ' ', item->label.len - prefix);
         item->kind = TFR_CACHE_COMPILER;

@@ -24,9 +24,9 @@ static void warm_one(warming *w, size_t i) {
     tfr_arena *arena = tfr_arena_new();
     tfr_wanted wanted;
     tfr_entry entry;
-    char why[1024];
+    char why[2048];
     bool stored = false;
-    (void)tfr_wanted_make(arena, &w->requests[i], true, &wanted);
+    (void)tfr_wanted_make(arena, &w->requests[i], true, &wanted); // true: it waits
     tfr_jit_origin origin =
         tfr_obtain(arena, &wanted, TFR_CACHE_ALL, &entry, &stored, why, sizeof why);
     tfr_arena_free(arena);
@@ -35,7 +35,7 @@ static void warm_one(warming *w, size_t i) {
         tfr_str label = w->requests[i].label;
         if (w->counts.failed++ == 0) {
             (void)tfr_fail(w->err, TFR_E_USAGE, NULL, 0, 0, "kernel %.*s: %s",
-                           label.len > 200 ? 200 : (int)label.len, label.data, why);
+                           tfr_label_len(label), label.data, why);
         }
     } else if (origin == TFR_JIT_COMPILED) {
         w->counts.compiled++;

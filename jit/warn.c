@@ -12,7 +12,7 @@ enum { NONE, WRITING, READY, TAKEN };
 static struct {
     atomic_int state;
     unsigned order;
-    char text[1024];
+    char text[2048]; // a compiler's message, the lines that it is about, paths
 } slots[TFR_WARN_COUNT];
 static atomic_uint next_order;
 static atomic_int ready; // how many can be taken: the quick way out

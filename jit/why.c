@@ -63,7 +63,12 @@ static void compare(const char *name, tfr_str stored, tfr_str asked, tfr_buf *ou
 
 static void explain(tfr_arena *arena, const tfr_entry *entry, const tfr_key *key, tfr_buf *out) {
     tfr_wanted wanted;
-    tfr_jit_request request = {entry->label, key->source};
+    tfr_jit_request request;
+    if (!tfr_request_of(key, entry->label, &request)) {
+        tfr_buf_format(out, "  not used: its target %.*s is none that this version compiles for\n",
+                       (int)key->target.len, key->target.data);
+        return;
+    }
     (void)tfr_wanted_make(arena, &request, true, &wanted);
     tfr_buf_format(out, "  source: %zu bytes\n", key->source.len);
     compare("kind", key->kind, wanted.key.kind, out);
@@ -73,12 +78,16 @@ static void explain(tfr_arena *arena, const tfr_entry *entry, const tfr_key *key
     bool same = tfr_str_eq(key->kind, wanted.key.kind) && tfr_str_eq(key->abi, wanted.key.abi) &&
                 tfr_str_eq(key->options, wanted.key.options) &&
                 tfr_str_eq(key->target, wanted.key.target);
-    if (wanted.compiler) {
+    if (wanted.has_compiler) {
         compare("compiler", key->compiler, wanted.key.compiler, out);
         same = same && tfr_str_eq(key->compiler, wanted.key.compiler);
     } else {
         tfr_buf_format(out, "  compiler: %.*s; there is none here, so an entry of any will do\n",
                        (int)key->compiler.len, key->compiler.len ? key->compiler.data : "");
+    }
+    if (wanted.cuda) {
+        tfr_buf_format(out, "  NVRTC: %s\n",
+                       wanted.has_compiler ? wanted.nvrtc->path : "not found");
     }
     tfr_buf_format(out, "  %s\n",
                    same ? "this process uses it when it needs this source"

@@ -1,5 +1,5 @@
-// The rule files of rewriter/rules/, in order of name, and rewriter/canon.py, as they were when the
-// program was built, already parsed. The definitions are written by cmake/embed_rules.c.
+// The rule files of rewriter/rules/, in order of name, and the tables rewriter/canon.py and acts.py,
+// as they were when the program was built, already parsed. The definitions are written by cmake/embed_rules.c.
 #ifndef TFR_BUILTIN_RULES_H
 #define TFR_BUILTIN_RULES_H
 
@@ -16,5 +16,6 @@ typedef struct tfr_builtin_rule {
 extern const tfr_builtin_rule tfr_builtin_rules[];
 extern const uint32_t tfr_builtin_rule_count;
 extern const tfr_builtin_rule tfr_builtin_canon; // canon.py
+extern const tfr_builtin_rule tfr_builtin_acts;  // acts.py
 
 #endif

@@ -8,6 +8,7 @@ typedef struct lister {
     const tfr_rules *rules;
     tfr_arena *arena;
     const tfr_op_info *info;
+    const tfr_aten_parts *parts;
     tfr_kernel_op op;
     uint32_t cap;
 } lister;
@@ -91,8 +92,10 @@ static const char *schema(lister *l) {
     return tfr_str_dup(l->arena, tfr_buf_str(&buf));
 }
 
-static void push(lister *l, tfr_kernel_ops *out) {
+static void push(lister *l, const tfr_rule *rule, tfr_kernel_ops *out) {
     l->op.schema = schema(l);
+    l->op.aten =
+        tfr_aten_program_new(rule, l->op.output_count, l->parts, l->arena, &l->op.no_aten);
     *TFR_PUSH(l->arena, &out->ops) = l->op;
 }
 
@@ -107,6 +110,7 @@ static void start(lister *l, const tfr_rule *rule) {
         .variant = text_of(l, f->name),
         .options = tfr_str_dup(l->arena, rule->kernel),
         .template_name = tfr_str_dup(l->arena, l->info->cpu),
+        .cuda_template = l->info->cuda.len ? tfr_str_dup(l->arena, l->info->cuda) : NULL,
         .directory = l->info->builtin ? NULL
                      : folder         ? tfr_str_dup(l->arena, path)
                                       : ".",
@@ -121,7 +125,7 @@ static void list_rule(lister *l, const tfr_rule *rule, tfr_kernel_ops *out) {
         start(l, rule);
         for (uint32_t i = 0; i < rule->param_count; i++)
             add_parameter(l, rule->params[i].name, rule->params[i].kind);
-        push(l, out);
+        push(l, rule, out);
         return;
     }
     for (uint32_t n = rule->at_least; n <= TFR_MAX_SIBLINGS; n++) {
@@ -134,7 +138,7 @@ static void list_rule(lister *l, const tfr_rule *rule, tfr_kernel_ops *out) {
             add_argument(l, tfr_str_format(l->arena, "b%u", i).data, TFR_A_OPTIONAL);
         }
         l->op.is_linear = rule->params[1].kind == TFR_P_LINEAR;
-        push(l, out);
+        push(l, rule, out);
     }
 }
 
@@ -145,8 +149,10 @@ static int by_order(const void *a, const void *b) {
 
 void tfr_kernels_list(tfr_kernel_ops *out, const tfr_rules *rules, tfr_arena *arena) {
     *out = (tfr_kernel_ops){0};
+    tfr_aten_parts *parts = TFR_NEW(arena, tfr_aten_parts);
+    tfr_aten_read_acts(parts, rules, arena);
     for (uint32_t i = 0; i < rules->ops.count; i++) {
-        lister l = {.rules = rules, .arena = arena, .info = &rules->ops.items[i]};
+        lister l = {.rules = rules, .arena = arena, .info = &rules->ops.items[i], .parts = parts};
         const tfr_rule **own = TFR_NEW_ARRAY(arena, const tfr_rule *, rules->rules.count + 1);
         size_t count = 0;
         for (uint32_t r = 0; r < rules->rules.count; r++)
@@ -161,6 +167,8 @@ void tfr_kernels_list(tfr_kernel_ops *out, const tfr_rules *rules, tfr_arena *ar
                 out->norm_options[own[r]->order] = tfr_str_dup(arena, own[r]->kernel);
             if (own[r]->has_kernel && l.info->cpu.len)
                 list_rule(&l, own[r], out);
+            if (norm && own[r]->has_kernel)
+                parts->norms[own[r]->order] = out->ops.items[out->ops.count - 1].aten;
         }
     }
 }

@@ -592,7 +592,7 @@ tfr_status tfr_manifest_add(tfr_manifest *out, const tfr_source *src,
 }
 
 void tfr_need_print(tfr_buf *out, const tfr_need *need) {
-    static const char *const dtypes[] = {"none", "f32", "bf16"};
+    static const char *const dtypes[] = {"none", "f32", "bf16", "f16"};
     tfr_buf_format(out, "%s.%s%s%s", need->op->op, need->op->variant, *need->options ? " " : "",
                    need->options);
     for (uint32_t i = 0; i < need->tensor_count; i++) {

@@ -7,11 +7,12 @@
 #include "rewriter/kernels.h"
 #include "rewriter/rewrite.h"
 
-// As TFR_NONE, TFR_F32 and TFR_BF16 of codegen_templates/kernel.h.
+// As TFR_NONE, TFR_F32, TFR_BF16 and TFR_F16 of codegen_templates/kernel.h.
 typedef enum tfr_need_dtype {
     TFR_NEED_ABSENT = -1, // an optional tensor that is not given
     TFR_NEED_F32 = 0,
     TFR_NEED_BF16 = 1,
+    TFR_NEED_F16 = 2, // CUDA alone has kernels for it
 } tfr_need_dtype;
 
 typedef struct tfr_need_tensor {

@@ -305,6 +305,8 @@ static tfr_status read_op(loader *l, bool builtin) {
             uint32_t value = tfr_tree_field(t, a, TFR_F_VALUE);
             if (key && tfr_tree_is(t, key, "cpu"))
                 string_text(t, value, &info.cpu);
+            else if (key && tfr_tree_is(t, key, "cuda"))
+                string_text(t, value, &info.cuda);
             if (key && tfr_tree_is(t, key, "specialize"))
                 string_text(t, value, &info.specialize);
         }
@@ -522,6 +524,11 @@ static void print_kernels(tfr_buf *out, const tfr_rules *rules, const tfr_op_inf
     else
         tfr_buf_format(out, "kernels: host: %.*s, float32 and bfloat16, for %u of %u references\n",
                        (int)info->cpu.len, info->cpu.data, with, all);
+    if (with && info->cuda.len)
+        tfr_buf_format(out,
+                       "         cuda: %.*s, float32, bfloat16 (from sm_80) and float16, for the "
+                       "same\n",
+                       (int)info->cuda.len, info->cuda.data);
 }
 
 tfr_status tfr_rules_print(tfr_buf *out, const tfr_rules *rules, const char *op, tfr_error *err) {

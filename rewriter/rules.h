@@ -10,6 +10,7 @@ typedef struct tfr_op_info {
     tfr_str schema;     // as written in op(...)
     tfr_str doc;        // the module's docstring, quotes off
     tfr_str cpu;        // file name of the template for the host; "": there is none
+    tfr_str cuda;       // the same for CUDA
     tfr_str specialize; // parameters whose last size is compiled in, with spaces between
     const char *path;
     bool builtin;

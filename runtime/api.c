@@ -156,6 +156,7 @@ tfr_kernel_set *tfr_kernel_set_new(const tfr_engine *engine, const char *path, c
     tfr_arena *arena = tfr_arena_new();
     tfr_kernel_set *set = TFR_NEW(arena, tfr_kernel_set);
     tfr_manifest *manifest = TFR_NEW(arena, tfr_manifest);
+    const tfr_str host = TFR_STR("");
     tfr_source source;
     const tfr_json *parsed;
     tfr_manifest_options options = {
@@ -173,7 +174,8 @@ tfr_kernel_set *tfr_kernel_set_new(const tfr_engine *engine, const char *path, c
     if (ok) {
         options.config = parsed;
         ok = tfr_manifest_add(manifest, &source, &options, arena, &err) == TFR_OK &&
-             tfr_requests_make(&set->requests, &set->count, manifest, arena, &err) == TFR_OK;
+             tfr_requests_make(&set->requests, &set->count, manifest, &host, 1, arena, &err) ==
+                 TFR_OK;
     }
     if (!ok) {
         say_error(error, &err);

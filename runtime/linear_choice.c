@@ -115,23 +115,26 @@ void tfr_linear_force(bool on, bool torch) {
     forced_torch = torch;
 }
 
+tfr_tensor tfr_linear_one(tfr_tensor x, tfr_tensor weight, tfr_tensor bias) {
+    tfr_tensor own[3] = {NULL, NULL, NULL}, given[] = {x, weight, bias};
+    for (int i = 0; i < 3; i++)
+        if (given[i])
+            tfr_torch.aoti_torch_new_tensor_handle(given[i], &own[i]);
+    tfr_value_bits stack[3] = {tfr_torch_from_tensor(own[0]), tfr_torch_from_tensor(own[1]),
+                               tfr_torch_give_optional(own[2])};
+    return tfr_torch_call("aten::linear", "", stack) ? tfr_torch_to_tensor(stack[0]) : NULL;
+}
+
 bool tfr_linear_by_torch(tfr_tensor *out, uint32_t modules, const tfr_tensor *in) {
     for (uint32_t i = 0; i < modules; i++) {
-        tfr_tensor x = NULL, weight = NULL, bias = NULL;
-        tfr_torch.aoti_torch_new_tensor_handle(in[0], &x);
-        tfr_torch.aoti_torch_new_tensor_handle(in[1 + 2 * i], &weight);
-        if (in[2 + 2 * i])
-            tfr_torch.aoti_torch_new_tensor_handle(in[2 + 2 * i], &bias);
-        tfr_value_bits stack[3] = {tfr_torch_from_tensor(x), tfr_torch_from_tensor(weight),
-                                   tfr_torch_give_optional(bias)};
-        if (!tfr_torch_call("aten::linear", "", stack)) {
+        out[i] = tfr_linear_one(in[0], in[1 + 2 * i], in[2 + 2 * i]);
+        if (!out[i]) {
             while (i-- > 0) {
                 tfr_torch.aoti_torch_delete_tensor_object(out[i]);
                 out[i] = NULL;
             }
             return false;
         }
-        out[i] = tfr_torch_to_tensor(stack[0]);
     }
     return true;
 }

@@ -32,5 +32,7 @@ void tfr_linear_force(bool on, bool torch);
 // Runs aten::linear for each module of the call: `in` are x, weight, bias, ..., borrowed (NULL: no
 // bias). False: torch raised; results made so far have been released.
 bool tfr_linear_by_torch(tfr_tensor *out, uint32_t modules, const tfr_tensor *in);
+// One of them. NULL: torch raised.
+tfr_tensor tfr_linear_one(tfr_tensor x, tfr_tensor weight, tfr_tensor bias);
 
 #endif

@@ -16,13 +16,10 @@
 static const char *const act_names[] = {TFR_ACT_VALUES(ACT_TEXT)};
 
 #define MAX_NORMS 32
-#define MAX_WIDTHS 2
-#define POLL_NS INT64_C(20000000) // how often a call asks whether the compiler is done
 
 typedef struct entry {
     struct entry *next;
-    uint64_t dtypes; // two bits each, and norm and act above
-    int64_t widths[MAX_WIDTHS];
+    tfr_op_key key;
     _Atomic(const tfr_kernel *) kernel;
     _Atomic bool settled; // `kernel` will not change any more
     _Atomic int64_t asked;
@@ -38,12 +35,13 @@ struct tfr_op_kernels {
     bool takes_act;
     int32_t act_slot, first_act; // the option ACT, and the value of the first activation
     uint32_t norm_count, width_count;
-    uint32_t widths[MAX_WIDTHS]; // which inputs have theirs compiled in
+    uint32_t widths[TFR_MAX_WIDTHS]; // which inputs have theirs compiled in
     tfr_jit_mode mode;
     bool is_forced;
     tfr_path forced;
     tfr_arena *arena; // of what is made with it
     _Atomic(entry *) entries;
+    tfr_device_kernels on_device;
 };
 
 // ------------------------------------------------------------------ options
@@ -113,7 +111,10 @@ static void read_force(tfr_op_kernels *op) {
     static const struct {
         const char *word;
         tfr_path path;
-    } words[] = {{"generic", TFR_PATH_GENERIC}, {"jit", TFR_PATH_JIT}, {"torch", TFR_PATH_TORCH}};
+    } words[] = {{"generic", TFR_PATH_GENERIC},
+                 {"jit", TFR_PATH_JIT},
+                 {"torch", TFR_PATH_TORCH},
+                 {"aten", TFR_PATH_ATEN}};
     const char *p = getenv("TFR_FORCE");
     size_t name = strlen(op->def->op);
     while (p && *p) {
@@ -139,7 +140,7 @@ static const tfr_kernel *user_generic(tfr_op_kernels *op) {
                      .template_name = op->def->template_name,
                      .generic = true};
     tfr_generate(&g, &spec, op->arena);
-    tfr_jit_request request = {g.label, g.source};
+    tfr_jit_request request = {g.label, g.source, {0}};
     bool off = op->mode == TFR_JIT_OFF;
     const tfr_kernel *kernel = tfr_jit_kernel(&request, off ? TFR_JIT_OFF : TFR_JIT_SYNC, NULL);
     return kernel; // NULL: jit/ has warned, or it is off
@@ -169,9 +170,9 @@ tfr_op_kernels *tfr_op_kernels_new(const tfr_kernel_op *def, const tfr_kernel_op
     uint32_t input = 0;
     for (uint32_t i = 0; i < def->argument_count; i++) {
         const tfr_kernel_argument *a = &def->arguments[i];
-        if (a->specialize && op->width_count == MAX_WIDTHS) {
+        if (a->specialize && op->width_count == TFR_MAX_WIDTHS) {
             tfr_fail(err, TFR_E_USAGE, "", 0, 0, "%s.%s: specialize= names more than %d tensors",
-                     def->op, def->variant, MAX_WIDTHS);
+                     def->op, def->variant, TFR_MAX_WIDTHS);
             tfr_arena_free(arena);
             return NULL;
         }
@@ -190,9 +191,8 @@ bool tfr_op_kernels_forced(const tfr_op_kernels *op, tfr_path *path) {
 }
 
 // ------------------------------------------------------------------ specialising
-// What a call asks for.
-static tfr_jit_request make_request(const tfr_op_kernels *op, const tfr_call *c, int64_t norm,
-                                    int64_t act, tfr_arena *arena) {
+tfr_jit_request tfr_op_kernels_request(const tfr_op_kernels *op, const tfr_call *c, int64_t norm,
+                                       int64_t act, tfr_str target, tfr_arena *arena) {
     tfr_spec_tensor tensors[TFR_MAX_INPUTS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < op->def->argument_count; i++) {
@@ -209,17 +209,18 @@ static tfr_jit_request make_request(const tfr_op_kernels *op, const tfr_call *c,
         options =
             tfr_str_format(scratch, "%s%sACT=%s", options, *options ? " " : "", act_names[act])
                 .data;
-    tfr_jit_request made = {{0}, {0}}; // the template was there before
-    (void)tfr_request_make(&made, op->def, options, tensors, count, scratch, NULL);
+    tfr_jit_request made = {{0}, {0}, {0}}; // a host template was there before
+    (void)tfr_request_make(&made, op->def, target, options, tensors, count, scratch, NULL);
     tfr_jit_request kept = {
         {tfr_str_dup(arena, made.label), made.label.len},
         {tfr_str_dup(arena, made.source), made.source.len},
+        {tfr_str_dup(arena, made.target), made.target.len},
     };
     tfr_arena_free(scratch);
     return kept;
 }
 
-static int64_t now_ns(void) {
+int64_t tfr_now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -228,32 +229,31 @@ static int64_t now_ns(void) {
 static void ask(tfr_op_kernels *op, entry *e) {
     bool busy = tfr_jit_busy(); // before asking: a compiler that ends in between is asked again
     const tfr_kernel *kernel = tfr_jit_kernel(&e->request, op->mode, NULL);
-    atomic_store_explicit(&e->asked, now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&e->asked, tfr_now_ns(), memory_order_relaxed);
     if (kernel)
         atomic_store_explicit(&e->kernel, kernel, memory_order_release);
     if (kernel || op->mode != TFR_JIT_ASYNC || !(busy || tfr_jit_busy()))
         atomic_store_explicit(&e->settled, true, memory_order_release);
 }
 
-static entry *find(entry *first, uint64_t dtypes, const int64_t *widths) {
+static entry *find(entry *first, const tfr_op_key *key) {
     for (entry *e = first; e; e = e->next)
-        if (e->dtypes == dtypes && e->widths[0] == widths[0] && e->widths[1] == widths[1])
+        if (tfr_op_key_equal(&e->key, key))
             return e;
     return NULL;
 }
 
 // Without a lock, which another thread's fork would leave taken. Two threads may make the same
 // entry at once; the second throws its own away.
-static entry *add(tfr_op_kernels *op, const tfr_call *c, uint64_t dtypes, const int64_t *widths,
-                  int64_t norm, int64_t act) {
+static entry *add(tfr_op_kernels *op, const tfr_call *c, const tfr_op_key *key, int64_t norm,
+                  int64_t act) {
     tfr_arena *arena = tfr_arena_new();
     entry *e = TFR_NEW(arena, entry);
-    e->dtypes = dtypes;
-    memcpy(e->widths, widths, sizeof e->widths);
-    e->request = make_request(op, c, norm, act, arena);
+    e->key = *key;
+    e->request = tfr_op_kernels_request(op, c, norm, act, (tfr_str){0}, arena);
     e->next = atomic_load_explicit(&op->entries, memory_order_acquire);
     do {
-        entry *other = find(e->next, dtypes, widths);
+        entry *other = find(e->next, key);
         if (other) {
             tfr_arena_free(arena);
             return other;
@@ -264,8 +264,8 @@ static entry *add(tfr_op_kernels *op, const tfr_call *c, uint64_t dtypes, const 
     return e;
 }
 
-const tfr_kernel *tfr_op_kernels_choose(tfr_op_kernels *op, tfr_call *c, int64_t norm, int64_t act,
-                                        tfr_path *path) {
+const tfr_kernel *tfr_op_kernels_generic(const tfr_op_kernels *op, tfr_call *c, int64_t norm,
+                                         int64_t act) {
     if (norm < 0 || norm >= op->norm_count || !op->option_text[norm]) {
         c->error = "no kernel for this norm";
         return NULL;
@@ -277,26 +277,48 @@ const tfr_kernel *tfr_op_kernels_choose(tfr_op_kernels *op, tfr_call *c, int64_t
     memcpy(c->option, op->options[norm], sizeof c->option);
     if (op->takes_act)
         c->option[op->act_slot] = op->first_act + (int32_t)act;
-    *path = TFR_PATH_GENERIC;
-    if (op->mode == TFR_JIT_OFF || (op->is_forced && op->forced == TFR_PATH_GENERIC))
-        return op->generic;
-    uint64_t dtypes = (uint64_t)norm << 40 | (uint64_t)act << 48;
+    return op->generic;
+}
+
+tfr_op_key tfr_op_kernels_key(const tfr_op_kernels *op, const tfr_call *c, int64_t norm,
+                              int64_t act) {
+    tfr_op_key key = {.dtypes = (uint64_t)norm << 40 | (uint64_t)act << 48};
     for (int32_t i = 0; i < c->input_count; i++)
-        dtypes |= (uint64_t)(c->in[i].dtype + 1) << (2 * i);
-    int64_t widths[MAX_WIDTHS] = {0, 0};
+        key.dtypes |= (uint64_t)(c->in[i].dtype + 1) << (2 * i);
     for (uint32_t i = 0; i < op->width_count; i++)
-        widths[i] = tfr_last(&c->in[op->widths[i]]);
-    entry *e = find(atomic_load_explicit(&op->entries, memory_order_acquire), dtypes, widths);
+        key.widths[i] = tfr_last(&c->in[op->widths[i]]);
+    return key;
+}
+
+const char *tfr_op_kernels_plan(const tfr_kernel *kernel, tfr_call *c) {
+    c->units = 0;
+    c->grain = 1;
+    c->scratch = 0;
+    c->error = "its arguments do not fit together";
+    return kernel->plan(c) ? c->error : NULL;
+}
+
+tfr_jit_mode tfr_op_kernels_mode(const tfr_op_kernels *op) { return op->mode; }
+tfr_device_kernels *tfr_op_kernels_on_device(tfr_op_kernels *op) { return &op->on_device; }
+
+const tfr_kernel *tfr_op_kernels_choose(tfr_op_kernels *op, tfr_call *c, int64_t norm, int64_t act,
+                                        tfr_path *path) {
+    const tfr_kernel *generic = tfr_op_kernels_generic(op, c, norm, act);
+    *path = TFR_PATH_GENERIC;
+    if (!generic || op->mode == TFR_JIT_OFF || (op->is_forced && op->forced == TFR_PATH_GENERIC))
+        return generic;
+    tfr_op_key key = tfr_op_kernels_key(op, c, norm, act);
+    entry *e = find(atomic_load_explicit(&op->entries, memory_order_acquire), &key);
     if (!e)
-        e = add(op, c, dtypes, widths, norm, act);
+        e = add(op, c, &key, norm, act);
     const tfr_kernel *kernel = atomic_load_explicit(&e->kernel, memory_order_acquire);
     if (!kernel && !atomic_load_explicit(&e->settled, memory_order_acquire) &&
-        now_ns() - atomic_load_explicit(&e->asked, memory_order_relaxed) > POLL_NS) {
+        tfr_now_ns() - atomic_load_explicit(&e->asked, memory_order_relaxed) > TFR_POLL_NS) {
         ask(op, e);
         kernel = atomic_load_explicit(&e->kernel, memory_order_acquire);
     }
     if (!kernel)
-        return op->generic;
+        return generic;
     *path = TFR_PATH_JIT;
     return kernel;
 }

@@ -1,5 +1,5 @@
 // One boxed function serves every op. Torch gives such a function nothing that says which op it
-// is, so there is a row of small functions, one per place in the table.
+// is, so there is a row of small functions, one per place in the table, for each of two devices.
 #define _GNU_SOURCE // dl_iterate_phdr, dladdr
 #include "runtime/ops.h"
 
@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/aten_calls.h"
+#include "runtime/device_kernels.h"
 #include "runtime/linear_choice.h"
-#include "runtime/op_kernels.h"
+#include "runtime/op_call.h"
 #include "runtime/torch_abi.h"
 
 #define MAX_OPS 256
@@ -20,60 +22,40 @@ static struct {
     pthread_mutex_t lock; // of everything here but `ops`, whose filled rows never change
     tfr_op_kernels *ops[MAX_OPS];
     uint32_t count;
-    tfr_library definitions, implementations; // kept: deleting them would undo the registration
+    // Kept: deleting them would undo the registration.
+    tfr_library definitions, implementations, device_implementations;
     tfr_arena *arena;
     tfr_buf names;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int32_t float32, bfloat16, cpu; // torch's numbers, set before the first op is registered
+tfr_torch_numbers tfr_numbers_of_torch;
 static _Thread_local const char *last_path = "";
 
 // ------------------------------------------------------------------ one call
-typedef struct call_state {
-    tfr_call c;
-    tfr_tensor in[TFR_MAX_INPUTS], out[TFR_MAX_OUTPUTS];
-    void *copies[TFR_MAX_INPUTS];
-    int32_t copy_count;
-    int64_t norm, act;
-    const tfr_kernel *kernel;
-} call_state;
+static int32_t dtype_of(int32_t torch) {
+    const tfr_torch_numbers *numbers = &tfr_numbers_of_torch;
+    return torch == numbers->float32    ? TFR_F32
+           : torch == numbers->bfloat16 ? TFR_BF16
+           : torch == numbers->float16  ? TFR_F16
+                                        : TFR_NONE;
+}
 
-static void copy_strided(char *to, const char *from, const tfr_array *a, size_t width) {
-    int64_t index[TFR_MAX_DIMS] = {0}, last = a->size[a->ndim - 1];
-    for (;;) {
-        int64_t at = 0;
-        for (int i = 0; i + 1 < a->ndim; i++)
-            at += index[i] * a->stride[i];
-        for (int64_t i = 0; i < last; i++, to += width)
-            memcpy(to, from + (size_t)(at + i * a->stride[a->ndim - 1]) * width, width);
-        int d = a->ndim - 2;
-        while (d >= 0 && ++index[d] == a->size[d])
-            index[d--] = 0;
-        if (d < 0)
-            return;
+// The first tensor says which device the call is on.
+static const char *read_device(tfr_op_call *s, tfr_tensor t) {
+    int32_t type, index;
+    if (tfr_torch.aoti_torch_get_device_type(t, &type) ||
+        tfr_torch.aoti_torch_get_device_index(t, &index))
+        return "a tensor does not say where it is";
+    index = index < 0 ? 0 : index;
+    if (s->device_type < 0) {
+        s->device_type = type;
+        s->device = index;
     }
+    return type == s->device_type && index == s->device ? NULL
+                                                        : "its tensors are on different devices";
 }
 
-// Kernels take inputs with neighbours in the last dimension side by side; others are copied.
-static void make_dense(call_state *s, tfr_array *a) {
-    int64_t count = 1;
-    if (a->size[a->ndim - 1] <= 1)
-        a->stride[a->ndim - 1] = 1;
-    if (a->stride[a->ndim - 1] == 1)
-        return;
-    for (int i = 0; i < a->ndim; i++)
-        count *= a->size[i];
-    size_t width = a->dtype == TFR_BF16 ? 2 : 4;
-    char *copy = tfr_alloc((size_t)count * width);
-    if (count)
-        copy_strided(copy, a->data, a, width);
-    tfr_array dense;
-    tfr_out_dense(&dense, a, a->size[a->ndim - 1], a->dtype);
-    dense.data = s->copies[s->copy_count++] = copy;
-    *a = dense;
-}
-
-static const char *read_tensor(call_state *s, tfr_tensor t) {
+static const char *read_tensor(tfr_op_call *s, tfr_tensor t) {
     int64_t ndim, *sizes, *strides;
     int32_t dtype;
     tfr_array *a = &s->c.in[s->c.input_count];
@@ -89,25 +71,26 @@ static const char *read_tensor(call_state *s, tfr_tensor t) {
         return "a tensor cannot be read: it has no memory of its own";
     if (ndim < 1 || ndim > TFR_MAX_DIMS)
         return "tensors must have 1 to 8 dimensions";
-    if (dtype != float32 && dtype != bfloat16)
-        return "tensors must be float32 or bfloat16";
-    a->dtype = dtype == float32 ? TFR_F32 : TFR_BF16;
+    a->dtype = dtype_of(dtype);
+    if (a->dtype == TFR_NONE)
+        return "tensors must be float32, bfloat16 or float16";
     a->ndim = (int32_t)ndim;
     for (int i = 0; i < a->ndim; i++) {
         a->size[i] = sizes[i];
         a->stride[i] = strides[i];
     }
-    return NULL;
+    return s->on_device ? read_device(s, t) : NULL;
 }
 
 // Takes the arguments off the stack. All of them, also after a fault: their handles are ours.
-static const char *read_arguments(call_state *s, const tfr_kernel_op *def,
+static const char *read_arguments(tfr_op_call *s, const tfr_kernel_op *def,
                                   const tfr_value_bits *stack) {
     const char *why = NULL;
     int numbers = 0;
     s->c.input_count = 0;
     s->c.output_count = (int32_t)def->output_count;
-    s->copy_count = 0;
+    s->device_type = s->on_device ? -1 : tfr_numbers_of_torch.cpu;
+    s->device = 0;
     s->norm = -1;
     s->act = 0;
     for (uint32_t i = 0; i < def->argument_count; i++) {
@@ -138,80 +121,29 @@ static const char *read_arguments(call_state *s, const tfr_kernel_op *def,
         why = why ? why : fault;
     }
     s->norm = s->norm < 0 ? 0 : s->norm;
-    for (int32_t i = 0; i < s->c.input_count && !why; i++)
-        if (s->c.in[i].dtype != TFR_NONE)
-            make_dense(s, &s->c.in[i]);
     return why;
 }
 
-static const char *allocate(call_state *s) {
+const char *tfr_op_call_allocate(tfr_op_call *s) {
+    const int32_t dtypes[] = {[TFR_F32] = tfr_numbers_of_torch.float32,
+                              [TFR_BF16] = tfr_numbers_of_torch.bfloat16,
+                              [TFR_F16] = tfr_numbers_of_torch.float16};
     for (int32_t i = 0; i < s->c.output_count; i++) {
         tfr_array *a = &s->c.out[i];
-        int32_t dtype = a->dtype == TFR_F32 ? float32 : bfloat16;
-        if (tfr_torch.aoti_torch_empty_strided(a->ndim, a->size, a->stride, dtype, cpu, 0,
-                                               &s->out[i]) ||
+        if (tfr_torch.aoti_torch_empty_strided(a->ndim, a->size, a->stride, dtypes[a->dtype],
+                                               s->device_type, s->device, &s->out[i]) ||
             tfr_torch.aoti_torch_get_data_ptr(s->out[i], &a->data))
             return "no memory for the result";
     }
     return NULL;
 }
 
-// ------------------------------------------------------------------ scratch and threads
-typedef struct scratch {
-    void *data;
-    size_t size;
-} scratch;
-
-static pthread_key_t scratch_key;
-static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
-
-static void scratch_free(void *p) {
-    scratch *s = p;
-    tfr_release(s->data);
-    tfr_release(s);
-}
-static void scratch_init(void) { pthread_key_create(&scratch_key, scratch_free); }
-
-// This thread's memory for kernels, kept between calls.
-static void *scratch_get(size_t size) {
-    if (!size)
-        return NULL;
-    pthread_once(&scratch_once, scratch_init);
-    scratch *s = pthread_getspecific(scratch_key);
-    if (!s) {
-        s = tfr_alloc(sizeof *s);
-        *s = (scratch){0};
-        pthread_setspecific(scratch_key, s);
-    }
-    if (s->size < size) {
-        tfr_release(s->data);
-        s->data = tfr_alloc_aligned(64, size);
-        s->size = size;
-    }
-    return s->data;
-}
-
-static void run_share(int64_t begin, int64_t end, void *context) {
-    const call_state *s = context;
-    s->kernel->run(&s->c, begin, end, scratch_get((size_t)s->c.scratch));
-}
-
-static const char *run(tfr_op_kernels *op, call_state *s) {
-    tfr_path path;
-    s->kernel = tfr_op_kernels_choose(op, &s->c, s->norm, s->act, &path);
-    if (!s->kernel)
-        return s->c.error;
-    s->c.units = 0;
-    s->c.grain = 1;
-    s->c.scratch = 0;
-    s->c.error = "its arguments do not fit together";
-    if (s->kernel->plan(&s->c))
-        return s->c.error;
-    const char *why = allocate(s);
-    if (!why && s->c.units > 0)
-        tfr_torch_parallel(0, s->c.units, s->c.grain, run_share, s);
-    last_path = path == TFR_PATH_JIT ? "jit" : "generic";
-    return why;
+const char *tfr_op_call_aten(tfr_op_kernels *op, tfr_op_call *s, const char **path) {
+    const tfr_kernel_op *def = tfr_op_kernels_def(op);
+    tfr_aten_inputs in = {
+        .tensors = s->in, .numbers = s->c.number, .norm = s->norm, .act = s->act};
+    *path = "aten";
+    return def->aten ? tfr_aten_run(def->aten, &in, s->out) : def->no_aten;
 }
 
 // ------------------------------------------------------------------ entry
@@ -221,21 +153,15 @@ static void pass_warnings_on(void) {
         tfr_torch.aoti_torch_warn("tfrewrite", "runtime/ops.c", 0, text);
 }
 
-static void op_call(tfr_op_kernels *op, tfr_value_bits *stack) {
-    call_state s;
+static void op_call(tfr_op_kernels *op, tfr_value_bits *stack, bool on_device) {
+    tfr_op_call s;
     const tfr_kernel_op *def = tfr_op_kernels_def(op);
+    s.on_device = on_device;
+    s.fatal = false;
     memset(s.out, 0, sizeof s.out);
-    const char *why = read_arguments(&s, def, stack);
-    if (!why && def->is_linear && tfr_linear_prefers_torch(op, &s.c)) {
-        if (tfr_linear_by_torch(s.out, def->output_count, s.in))
-            last_path = "torch";
-        else
-            why = "torch's linear failed; it printed why";
-    } else if (!why) {
-        why = run(op, &s);
-    }
-    for (int32_t i = 0; i < s.copy_count; i++)
-        tfr_release(s.copies[i]);
+    const char *why = read_arguments(&s, def, stack), *path = last_path;
+    if (!why)
+        why = on_device ? tfr_op_call_device(op, &s, &path) : tfr_op_call_host(op, &s, &path);
     for (int32_t i = 0; i < s.c.input_count; i++)
         if (s.in[i])
             tfr_torch.aoti_torch_delete_tensor_object(s.in[i]);
@@ -243,10 +169,13 @@ static void op_call(tfr_op_kernels *op, tfr_value_bits *stack) {
         for (uint32_t i = 0; i < def->output_count; i++)
             if (s.out[i])
                 tfr_torch.aoti_torch_delete_tensor_object(s.out[i]);
+        // Python runs the reference after an error that starts with the op's name, and no other.
         char message[MESSAGE];
-        (void)snprintf(message, sizeof message, "tfr::%s.%s: %s", def->op, def->variant, why);
+        (void)snprintf(message, sizeof message, "%stfr::%s.%s: %s", s.fatal ? "tfrewrite: " : "",
+                       def->op, def->variant, why);
         tfr_torch_raise(message);
     }
+    last_path = path;
     for (uint32_t i = 0; i < def->output_count; i++)
         stack[i] = tfr_torch_from_tensor(s.out[i]);
     pass_warnings_on();
@@ -255,9 +184,14 @@ static void op_call(tfr_op_kernels *op, tfr_value_bits *stack) {
 #define ENTRY(n)                                                                                   \
     static void entry_##n(tfr_value_bits *stack, uint64_t arguments, uint64_t results) {           \
         (void)arguments, (void)results;                                                            \
-        op_call(registry.ops[0x##n], stack);                                                       \
+        op_call(registry.ops[0x##n], stack, false);                                                \
+    }                                                                                              \
+    static void device_entry_##n(tfr_value_bits *stack, uint64_t arguments, uint64_t results) {    \
+        (void)arguments, (void)results;                                                            \
+        op_call(registry.ops[0x##n], stack, true);                                                 \
     }
 #define NAME(n) entry_##n,
+#define DEVICE_NAME(n) device_entry_##n,
 // It does not settle on one form of these two.
 // clang-format off
 #define ROW(X, h)                                                                                  \
@@ -269,6 +203,7 @@ static void op_call(tfr_op_kernels *op, tfr_value_bits *stack) {
 // clang-format on
 TABLE(ENTRY)
 static const tfr_boxed entries[MAX_OPS] = {TABLE(NAME)};
+static const tfr_boxed device_entries[MAX_OPS] = {TABLE(DEVICE_NAME)};
 
 // ------------------------------------------------------------------ registration
 static int find_other_copy(struct dl_phdr_info *info, size_t size, void *out) {
@@ -298,12 +233,15 @@ static const char *open_libraries(void) {
         return fail("another copy of tfrewrite's library is loaded, and torch takes the ops of "
                     "one only",
                     other);
-    float32 = tfr_torch.aoti_torch_dtype_float32();
-    bfloat16 = tfr_torch.aoti_torch_dtype_bfloat16();
-    cpu = tfr_torch.aoti_torch_device_type_cpu();
+    tfr_numbers_of_torch = (tfr_torch_numbers){.float32 = tfr_torch.aoti_torch_dtype_float32(),
+                                               .bfloat16 = tfr_torch.aoti_torch_dtype_bfloat16(),
+                                               .float16 = tfr_torch.aoti_torch_dtype_float16(),
+                                               .cpu = tfr_torch.aoti_torch_device_type_cpu()};
     if (tfr_torch.aoti_torch_library_init_def("tfr", "runtime/ops.c", 1, &registry.definitions) ||
         tfr_torch.aoti_torch_library_init_impl("tfr", "CPU", "runtime/ops.c", 1,
-                                               &registry.implementations)) {
+                                               &registry.implementations) ||
+        tfr_torch.aoti_torch_library_init_impl("tfr", "CUDA", "runtime/ops.c", 1,
+                                               &registry.device_implementations)) {
         registry.definitions = NULL;
         return fail("torch refused the library `tfr`", tfr_torch_last_error());
     }
@@ -329,7 +267,8 @@ static const char *register_op(const tfr_kernel_op *def, const tfr_kernel_ops *a
     const char *name = tfr_str_format(registry.arena, "tfr::%s.%s", def->op, def->variant).data;
     registry.ops[registry.count] = op;
     if (!tfr_torch_define(registry.definitions, def->schema) ||
-        !tfr_torch_implement(registry.implementations, name, entries[registry.count]))
+        !tfr_torch_implement(registry.implementations, name, entries[registry.count]) ||
+        !tfr_torch_implement(registry.device_implementations, name, device_entries[registry.count]))
         return fail(name, tfr_torch_last_error());
     registry.count++;
     tfr_buf_format(&registry.names, "%s\t%s\n", def->op, def->variant);
@@ -384,6 +323,16 @@ const char *tfr_torch_registered(void) {
 const char *tfr_torch_last_path(void) { return last_path; }
 bool tfr_torch_take_warning(char *out, size_t size) { return tfr_jit_take_warning(out, size); }
 void tfr_torch_wait(void) { tfr_jit_wait(); }
+void tfr_torch_adopt(void) { tfr_device_adopt(); }
+void tfr_torch_observe_launches(tfr_launch_observer *observer) { tfr_device_observe(observer); }
+
+const char *tfr_torch_device_fault(int32_t device, char *target) {
+    static _Thread_local char why[TFR_DRIVER_MESSAGE];
+    const char *name = tfr_driver_target(device, why);
+    if (name && target)
+        (void)snprintf(target, 32, "%s", name);
+    return name ? NULL : why;
+}
 
 static tfr_linear_shape linear_shape(int dtype, int rows, int64_t columns, int64_t width) {
     return (tfr_linear_shape){dtype, (tfr_row_class)rows, columns, width};

@@ -107,22 +107,67 @@ tfr_tensor tfr_torch_take_optional(tfr_value_bits value) {
     return tensor;
 }
 
-tfr_value_bits tfr_torch_give_optional(tfr_tensor tensor) {
+tfr_value_bits tfr_torch_give_some(tfr_value_bits value) {
     tfr_value_bits *held = NULL;
-    if (!tensor)
-        return 0;
     if (tfr_torch.torch_new_stable_ivalue)
         tfr_torch.torch_new_stable_ivalue(&held);
     else
         held = cxx_new(sizeof *held);
-    *held = tfr_torch_from_tensor(tensor);
+    *held = value;
     return (tfr_value_bits)(uintptr_t)held;
+}
+
+tfr_value_bits tfr_torch_give_optional(tfr_tensor tensor) {
+    return tensor ? tfr_torch_give_some(tfr_torch_from_tensor(tensor)) : 0;
 }
 
 bool tfr_torch_call(const char *op, const char *overload, tfr_value_bits *stack) {
     if (tfr_torch.torch_call_dispatcher)
         return tfr_torch.torch_call_dispatcher(op, overload, stack, BUILT_FOR) == 0;
     return tfr_torch.aoti_torch_call_dispatcher(op, overload, stack) == 0;
+}
+
+bool tfr_torch_is_cpu(tfr_tensor t) {
+    int32_t type;
+    return tfr_torch.aoti_torch_get_device_type(t, &type) == 0 &&
+           type == tfr_torch.aoti_torch_device_type_cpu();
+}
+
+// For 2.9: what later versions reach through the dispatcher.
+static void *cuda_symbol(const char *name) {
+    void *library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+    return library ? symbol(library, name) : NULL;
+}
+
+bool tfr_torch_add(tfr_tensor a, tfr_tensor b, double alpha, tfr_tensor *out) {
+    tfr_torch_error (*add)(tfr_tensor, tfr_tensor, double, tfr_tensor *);
+    if (tfr_torch.aoti_torch_aten_subtract_Tensor)
+        return tfr_torch.aoti_torch_aten_subtract_Tensor(a, b, -alpha, out) == 0;
+    if (tfr_torch_is_cpu(a))
+        return tfr_torch.aoti_torch_cpu_add_Tensor(a, b, alpha, out) == 0;
+    *(void **)&add = cuda_symbol("aoti_torch_cuda_add_Tensor");
+    return add && add(a, b, alpha, out) == 0;
+}
+
+bool tfr_torch_cat(const tfr_tensor *tensors, int64_t count, int64_t dim, tfr_tensor *out) {
+    tfr_torch_error (*cat)(const tfr_tensor *, int64_t, int64_t, tfr_tensor *);
+    if (tfr_torch_is_cpu(tensors[0]))
+        return tfr_torch.aoti_torch_cpu_cat(tensors, count, dim, out) == 0;
+    *(void **)&cat = cuda_symbol("aoti_torch_cuda_cat");
+    return cat && cat(tensors, count, dim, out) == 0;
+}
+
+bool tfr_torch_cuda_stream(int32_t device, void **stream) {
+    // libtorch_cuda.so is loaded with torch or never, so what dlsym finds stays as it is.
+    static _Atomic(tfr_torch_error(*)(int32_t, void **)) current;
+    tfr_torch_error (*function)(int32_t, void **) = current;
+    if (!function) {
+        void *library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+        *(void **)&function =
+            library ? symbol(library, "aoti_torch_get_current_cuda_stream") : NULL;
+        current = function;
+    }
+    return function && function(device, stream) == 0;
 }
 
 typedef struct openmp_loop {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Formats the C and Python sources; with --check changes nothing and exits 1 if something would change.
+# Formats the C, CUDA and Python sources; with --check changes nothing and exits 1 if something would change.
 # RUFF and CLANG_FORMAT name the programs where they are not on PATH (versions: .ci/run).
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,7 +11,8 @@ else
     c_mode=-i python_mode= lint_mode=--fix
 fi
 status=0
-find bench cli cmake jit parser rewriter runtime tests -name '*.[ch]' 2>/dev/null |
+find bench cli cmake codegen_templates jit parser rewriter runtime tests \
+    \( -name '*.[ch]' -o -name '*.cu' \) 2>/dev/null |
     xargs $clang_format $c_mode || status=1
 $ruff format --quiet $python_mode . || status=1
 $ruff check --quiet $lint_mode . || status=1

@@ -25,19 +25,20 @@ from torch.utils._device import DeviceContext
 
 _compiling = torch.compiler.is_compiling
 _PLAIN = (torch.Tensor, nn.Parameter)
-_FLOATS = (torch.float32, torch.bfloat16)
+_FLOATS = (torch.float32, torch.bfloat16)  # on a GPU float16 too
 _CALL, _LINEAR = nn.Module.__call__, nn.Linear.forward
 _exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
 # ------------------------------------------------------------------ tensors
 def ready(*tensors: torch.Tensor | None) -> bool:
-    """Whether these are plain CPU tensors of a kernel's dtypes, and nothing watches the call.
+    """Whether these are plain tensors of a kernel's dtypes, on the CPU or a GPU, and nothing watches
+    the call.
 
     Never called while torch.compile traces.
     """
     if (
-        torch.is_autocast_enabled("cpu")
+        torch._C._is_any_autocast_enabled()
         or torch._C._functorch.maybe_current_level() is not None
         or torch.autograd.forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
@@ -57,7 +58,7 @@ def ready_in_graph(*tensors: torch.Tensor | None) -> bool:
     """As `ready`, and also while torch.compile traces: for ops that Inductor does not fuse."""
     if not _compiling():
         return ready(*tensors)
-    if _exporting() or torch.is_autocast_enabled("cpu"):
+    if _exporting() or torch._C._is_any_autocast_enabled():
         return False
     return _plain_tensors(tensors)
 
@@ -67,8 +68,7 @@ def _plain_tensors(tensors: tuple[torch.Tensor | None, ...]) -> bool:
     for t in tensors:
         if t is not None and not (
             type(t) in _PLAIN
-            and t.dtype in _FLOATS
-            and t.is_cpu
+            and (t.dtype in _FLOATS if t.is_cpu else t.is_cuda and _on_gpu(t.dtype))
             and t.layout is torch.strided
             and t.dim()
             and not (grad and t.requires_grad)
@@ -76,6 +76,10 @@ def _plain_tensors(tensors: tuple[torch.Tensor | None, ...]) -> bool:
         ):
             return False
     return True
+
+
+def _on_gpu(dtype: torch.dtype) -> bool:
+    return dtype in _FLOATS or dtype is torch.float16
 
 
 def _transposed(t: torch.Tensor) -> bool:

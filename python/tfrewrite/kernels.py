@@ -63,6 +63,8 @@ def _load() -> ctypes.CDLL | None:
             library.tfr_torch_register.restype = ctypes.c_char_p
             library.tfr_torch_registered.restype = ctypes.c_char_p
             library.tfr_torch_last_path.restype = ctypes.c_char_p
+            library.tfr_torch_device_fault.argtypes = (ctypes.c_int32, ctypes.c_char_p)
+            library.tfr_torch_device_fault.restype = ctypes.c_char_p
             shape = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
             library.tfr_torch_linear_known.argtypes = shape
             library.tfr_torch_linear_known.restype = ctypes.c_bool
@@ -121,7 +123,9 @@ def get(op: str, variant: str) -> Any | None:
 
 
 def last_path() -> str:
-    """What served this thread's last op: "generic", "jit" or "torch"."""
+    """What served this thread's last op: "generic", "jit" or "torch", on a GPU "cuda", "aten",
+    "torch" or "packed" (runtime/ops.h).
+    """
     return _library.tfr_torch_last_path().decode() if _library is not None else ""
 
 
@@ -129,6 +133,29 @@ def wait() -> None:
     """Until no kernel is being compiled in the background."""
     if _library is not None:
         _library.tfr_torch_wait()
+
+
+def adopt(group: Any = None) -> None:
+    """Changes to the CUDA kernels that were compiled meanwhile, on all ranks at once.
+
+    With several ranks (WORLD_SIZE > 1) and TFR_JIT=async a kernel is not used as soon as it is
+    ready: one rank would compute with it what another computes without. Call this on every rank of
+    `group` (default: all) at the same step, after the first one, say. It waits for this rank's
+    compilers and for the other ranks. With one rank, or TFR_JIT=sync, there is nothing to do.
+    """
+    wait()
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier(group)
+    if _library is not None:
+        _library.tfr_torch_adopt()
+
+
+def device_fault(device: int = 0) -> str | None:
+    """Why no CUDA kernel can run on this device; None: they can."""
+    if _load() is None:
+        return "tfrewrite's library is not loaded"
+    why = _library.tfr_torch_device_fault(device, None)
+    return None if why is None else why.decode(errors="replace")
 
 
 # ------------------------------------------------------------------ the reference behind an op

@@ -101,16 +101,18 @@ class Packing:
 
 
 @torch.compiler.disable(reason="it moves weights; call it outside compiled code")
-def prepare(model: nn.Module, *, pack: bool = False) -> Packing:
+def prepare(model: nn.Module, *, pack: bool | None = None) -> Packing:
     """Makes a model ready for its first call: measures whether its linears run faster in the kernels
     or in torch (measure.py), and with `pack` lays the weights of merged projections together.
 
     Call it once the weights are in place and again after they have moved; what is packed already
     costs nothing. No other thread may run the model meanwhile, and a captured CUDA graph would
-    read the old addresses: prepare first. `pack` moves the weights; what that gains and where, is in
-    docs/PACKING.md.
+    read the old addresses: prepare first. `pack` moves the weights: by default where they are on a
+    GPU; what that gains and where, is in docs/PACKING.md.
     """
     _check_no_capture("prepare")
+    if pack is None:
+        pack = any(p.is_cuda for p in model.parameters())
     with _lock:
         made = _survey(model, pack)
     _measure(model, made)

@@ -108,6 +108,7 @@ class Op:
     schema: str = ""
     variants: list[Variant] = field(default_factory=list)
     cpu: str | None = None  # the kernel template for the host
+    cuda: str | None = None  # the kernel template for CUDA
 
     @property
     def siblings(self) -> Variant | None:
@@ -140,10 +141,11 @@ _lock = (
 
 
 # ------------------------------------------------------------------ what rule files call
-def op(schema: str, *, cpu: str | None = None, **_more: Any) -> None:
+def op(schema: str, *, cpu: str | None = None, cuda: str | None = None, **_more: Any) -> None:
     """Names the op of this rule file: `name(Type arg, ..., *, type literal) -> Type`.
 
-    `cpu` is the file of its kernel template; the C program reads that and `specialize` itself.
+    `cpu` and `cuda` are the files of its kernel templates; the C program reads those and
+    `specialize` itself.
     """
     match = re.match(r"\s*([A-Za-z_]\w*)\s*\(", schema)
     module = sys._getframe(1).f_globals.get("__name__", "?")
@@ -152,7 +154,7 @@ def op(schema: str, *, cpu: str | None = None, **_more: Any) -> None:
     known = _ops.get(match[1])
     if known is not None and known.module != module:
         raise RuleError(f"{_file(module)}: op {match[1]} is already in {_file(known.module)}")
-    _ops[match[1]] = Op(match[1], module, schema, cpu=cpu)
+    _ops[match[1]] = Op(match[1], module, schema, cpu=cpu, cuda=cuda)
 
 
 def ref(

@@ -10,6 +10,7 @@ from tfrewrite.rules import Act, Const, Tensor, op, ref
 op(
     "act_mul(Module? act, Tensor gate, Tensor? up, *, str packed='', int dim=-1, str function='')",
     cpu="act_mul.c",
+    cuda="act_mul.cu",
 )
 
 

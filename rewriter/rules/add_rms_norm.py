@@ -9,6 +9,7 @@ from tfrewrite.rules import Norm, Tensor, op, ref
 op(
     "add_rms_norm(Tensor x, Tensor residual, Module norm) -> (Tensor, Tensor)",
     cpu="add_rms_norm.c",
+    cuda="add_rms_norm.cu",
     specialize="x",
 )
 

@@ -10,6 +10,7 @@ from tfrewrite.rules.rope import half
 op(
     "qk_norm_rope(Tensor q, Tensor k, Module q_norm, Module k_norm, Tensor cos, Tensor sin, *, str layout, int unsqueeze_dim, str out) -> (Tensor, Tensor)",
     cpu="qk_norm_rope.c",
+    cuda="qk_norm_rope.cu",
     specialize="cos",
 )
 

@@ -10,6 +10,7 @@ from tfrewrite.rules import Param, Scalar, Tensor, op, ref
 op(
     "rms_norm(Tensor x, Tensor? weight, float eps, *, str order, str root='rsqrt') -> Tensor",
     cpu="rms_norm.c",
+    cuda="rms_norm.cu",
     specialize="x",
 )
 

@@ -11,6 +11,7 @@ from tfrewrite.rules import Const, Tensor, op, ref, refuse
 op(
     "rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, Tensor? position_ids, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)",
     cpu="rope.c",
+    cuda="rope.cu",
     specialize="cos",
 )
 

@@ -32,6 +32,10 @@ MORE_USAGE = [
     ["warmup", "modeling_x.py", "--config", "modeling_x.py"],
     ["warmup", "modeling_x.py", "--config", "c", "--arch", "host,"],
     ["cache", "why", "no-such-entry"],
+    ["cache", "pack", "out"],
+    ["cache", "pack", "out", "--arch", "sm_90a"],
+    ["cache", "unpack", "none"],
+    ["cache", "unpack", "modeling_x.py"],
 ]
 
 

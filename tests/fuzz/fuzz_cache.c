@@ -1,6 +1,8 @@
-// Any bytes as a file of the kernel cache: as an entry, as a choice, as the text of a key. Held: it
+// Any bytes as a file of the kernel cache: as an entry, as a choice, as the text of a key, and as a
+// bundle of entries. Held: it
 // is refused, or it is exactly what our own writer makes of what was read. The first byte says
 // whether the checksum is put right first, as no mutation would ever hit it.
+#include "jit/bundle.h"
 #include "jit/choice.h"
 #include "jit/entry.h"
 #include "jit/key.h"
@@ -50,18 +52,28 @@ static void check_choice(tfr_arena *arena, tfr_str bytes) {
     }
 }
 
+static void check_bundle(tfr_arena *arena, tfr_str bytes) {
+    tfr_bundle bundle;
+    if (!tfr_bundle_read(arena, bytes, &bundle) &&
+        !tfr_str_eq(tfr_bundle_write(arena, bundle.entries, bundle.count), bytes)) {
+        abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tfr_arena *arena = tfr_arena_new();
     tfr_str bytes = {(const char *)data + (size > 0), size - (size > 0)};
     check_entry(arena, bytes);
     check_choice(arena, bytes);
     check_key(arena, bytes);
+    check_bundle(arena, bytes);
     (void)tfr_load_fault(bytes);
     if (size > 0 && data[0] % 2 == 1 && bytes.len >= TFR_SHA256_SIZE) {
         uint8_t *right = tfr_arena_alloc(arena, bytes.len);
         memcpy(right, bytes.data, bytes.len);
         tfr_sha256_of(right, bytes.len - TFR_SHA256_SIZE, right + bytes.len - TFR_SHA256_SIZE);
         check_entry(arena, (tfr_str){(const char *)right, bytes.len});
+        check_bundle(arena, (tfr_str){(const char *)right, bytes.len});
     }
     if (size > 0 && data[0] % 4 == 2) {
         // The same for a choice: its last field is the digest of what stands before.

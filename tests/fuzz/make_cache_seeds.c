@@ -1,5 +1,7 @@
-// Writes the seeds of fuzz_cache: an entry, a choice and a key, each behind its first byte.
+// Writes the seeds of fuzz_cache: an entry, a bundle of it, a choice and a key, each behind its first
+// byte.
 // Usage: make_cache_seeds FOLDER
+#include "jit/bundle.h"
 #include "jit/choice.h"
 #include "jit/entry.h"
 #include "jit/key.h"
@@ -27,10 +29,12 @@ int main(int argc, char **argv) {
                        .target = key.target,
                        .key = text,
                        .binary = TFR_STR("\177ELF\2\1\1")};
+    tfr_str file = tfr_entry_write(arena, &entry);
     tfr_str choice = tfr_choice_write(arena, TFR_STR("linear m1"), TFR_STR("torch"));
     tfr_str open_choice = {choice.data, choice.len - strlen("sha256 64\n") - 65};
     int failed = argc != 2;
-    failed = failed || write_seed(argv[1], "entry", 1, tfr_entry_write(arena, &entry));
+    failed = failed || write_seed(argv[1], "entry", 1, file);
+    failed = failed || write_seed(argv[1], "bundle", 1, tfr_bundle_write(arena, &file, 1));
     failed = failed || write_seed(argv[1], "choice", 2, open_choice);
     failed = failed || write_seed(argv[1], "whole_choice", 0, choice);
     failed = failed || write_seed(argv[1], "key", 0, text);

@@ -57,7 +57,11 @@ static void accepted(tfr_arena *arena) {
                     arena, &err),
               TFR_OK);
     CHECK(a.command == TFR_CMD_WARMUP && a.operands.count == 2 && a.jobs == 4 && a.verbose);
-    CHECK(strcmp(a.config, "c.json") == 0 && a.dtypes.count == 2);
+    CHECK(strcmp(a.config, "c.json") == 0 && a.dtypes.count == 2 && a.archs.count == 1);
+    CHECK_INT(parse(&a, "tfrewrite warmup x --config c --arch sm_90a,compute_80 --dtype f16,bf16",
+                    arena, &err),
+              TFR_OK);
+    CHECK(a.archs.count == 2 && a.dtypes.count == 2);
     CHECK_INT(parse(&a, "tfrewrite warmup - --config=c --jobs=12 --only a", arena, &err), TFR_OK);
     CHECK(a.jobs == 12 && a.only.count == 1 && !a.dtypes.count);
     CHECK_INT(parse(&a, "tfrewrite cache ls --json", arena, &err), TFR_OK);
@@ -68,6 +72,11 @@ static void accepted(tfr_arena *arena) {
     CHECK(a.size_limit == 0 && a.age_limit == 14 * 86400);
     CHECK_INT(parse(&a, "tfrewrite cache why abc", arena, &err), TFR_OK);
     CHECK_STR(a.operands.items[1], "abc");
+    CHECK_INT(parse(&a, "tfrewrite cache pack out --arch sm_75 --arch host", arena, &err), TFR_OK);
+    CHECK_STR(a.operands.items[1], "out");
+    CHECK_INT(a.archs.count, 2);
+    CHECK_INT(parse(&a, "tfrewrite cache unpack in -o -", arena, &err), TFR_OK);
+    CHECK_STR(tfr_str_from(a.out), "-");
     CHECK_INT(parse(&a, "tfrewrite x --nonsense-after --help", arena, &err), TFR_E_USAGE);
     CHECK_INT(parse(&a, "tfrewrite -w -o x --help", arena, &err), TFR_OK);
     CHECK_INT(a.command, TFR_CMD_HELP);
@@ -103,17 +112,24 @@ static void refused(tfr_arena *arena) {
         {"tfrewrite warmup x", "warmup needs --config"},
         {"tfrewrite warmup --config c", "no file given"},
         {"tfrewrite warmup x --config a --config b", "--config is given twice"},
-        {"tfrewrite warmup x --config c --arch host,sm_90a", "--arch sm_90a is not available"},
-        {"tfrewrite warmup x --config c --arch gpu", "--arch takes host, not \"gpu\""},
+        {"tfrewrite warmup x --config c --arch host,sm_90", "sm_89, sm_90a, sm_100a"},
+        {"tfrewrite warmup x --config c --arch gpu", "compute_120, not \"gpu\""},
         {"tfrewrite warmup x --config c --arch host,", "--arch needs architectures separated"},
-        {"tfrewrite warmup x --config c --dtype f16", "--dtype takes bf16 and f32, not \"f16\""},
+        {"tfrewrite warmup x --config c --dtype f64", "takes bf16, f16 and f32, not \"f64\""},
+        {"tfrewrite warmup x --config c --dtype f16", "the host has no kernels for it"},
+        {"tfrewrite warmup x --config c --dtype f16 --arch sm_75,host", "the host has no kernels"},
         {"tfrewrite warmup x --config c -j 0", "-j takes a number from 1 to 1024, not \"0\""},
         {"tfrewrite warmup x --config c -jx", "unknown option -jx"},
         {"tfrewrite warmup x --config c --json", "--json does not go with the command warmup"},
         {"tfrewrite x --config c", "--config goes with the command warmup alone"},
         {"tfrewrite cache", "cache takes one of ls, verify, why KEY, gc, path"},
-        {"tfrewrite cache list", "path, not \"list\""},
-        {"tfrewrite cache pack out", "cache pack is not available in this version"},
+        {"tfrewrite cache list", "unpack FILE, not \"list\""},
+        {"tfrewrite cache pack", "cache pack takes one argument, the file to write"},
+        {"tfrewrite cache pack a b", "cache pack takes one argument"},
+        {"tfrewrite cache pack a -o b", "--output does not go with cache pack"},
+        {"tfrewrite cache pack a --arch sm_1", "--arch takes host, sm_75"},
+        {"tfrewrite cache unpack", "cache unpack takes one argument, a file that cache pack wrote"},
+        {"tfrewrite cache unpack a --arch sm_75", "--arch does not go with cache unpack"},
         {"tfrewrite cache why", "cache why takes one argument"},
         {"tfrewrite cache ls x", "cache ls takes no argument"},
         {"tfrewrite cache gc --json", "--json does not go with cache gc"},

@@ -1,0 +1,283 @@
+"""Judges mutants of the kernels: a program of its own, since each runs in a forked process with the
+driver not yet open.
+
+    python mutants.py [COUNT] [SEED]
+
+Prints JSON: how many mutants of how many, and each survivor. A mutant is caught if on any of the
+arguments of its kernel a result is not right, a checker of the simulator reports, or the launch
+fails or does not end. All arguments of one subject are served by one kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1] / "python"), str(HERE)]
+
+import holding  # noqa: E402
+import simulated  # noqa: E402
+import torch  # noqa: E402
+from holding import NORMS, hold  # noqa: E402
+from ptx_mutants import Mutant, mutants  # noqa: E402
+from shapes import (  # noqa: E402
+    BF16,
+    F16,
+    F32,
+    INF,
+    NAN,
+    act_arguments,
+    arrangements,
+    exact,
+    heads_first,
+    norm_rope_arguments,
+    rope_arguments,
+    shifted,
+    tables,
+    values,
+)
+
+COUNT, SEED, SECONDS = 120, 5, 20
+DIED, SURVIVED, CAUGHT, INVALID = range(4)
+
+
+# ------------------------------------------------------------------ what each kernel is run on
+def rows_of(width, dtype) -> Iterator[torch.Tensor]:
+    """Rows that tell faults apart: in every arrangement; any values; more than there are blocks;
+    NaN, infinities and huge numbers.
+    """
+    yield values((5, width), dtype, 11, 3.0)
+    yield from arrangements(width, dtype)
+    yield exact((150, width), dtype, 12)
+    special = values((6, width), dtype, 13)
+    special[1, width // 2], special[2, 0], special[3] = NAN, INF, 3e4
+    special[4] = 0
+    yield special
+
+
+def norm_calls(width, norm, dtype, weight_dtype):
+    weight = values((width,), weight_dtype, 2)
+    for x in rows_of(width, dtype):
+        yield x, weight, 1e-3
+    yield values((5, width), dtype, 14) * 1e-2, shifted(weight), 1e-3
+
+
+def add_norm_calls(width, dtype):
+    weight = values((width,), dtype, 2)
+    for x in rows_of(width, dtype):
+        yield x, values(x.shape, dtype, 15), weight, 1e-3, 0
+        yield values(x.shape, dtype, 15), x, weight, 1e-3, 0
+    yield values((5, width), dtype, 14) * 1e-2, exact((5, width), dtype, 1), shifted(weight), 1e-3, 0
+
+
+def act_calls(variant, act, width, dtype):
+    """All exponents; every pair of arrangements."""
+    wide = torch.arange(0, 1 << 16, 7, dtype=torch.int32).to(torch.int16)
+    wide = wide.to(torch.int32).bitwise_left_shift(16).view(F32)
+    wide = wide[wide.abs() < 3e38].to(dtype)
+    yield act_arguments(variant, act, wide[: len(wide) // 8 * 8], wide.flip(0)[: len(wide) // 8 * 8])
+    for gate in arrangements(width, dtype, values):
+        if variant != "two_inputs":
+            yield act_arguments(variant, act, gate, gate.flip(0) if gate.dim() else gate)
+            continue
+        for up in arrangements(width, dtype, values):
+            if up.shape == gate.shape:
+                yield act_arguments(variant, act, gate, up)
+    if variant == "packed_interleaved":
+        for packed in arrangements(2 * width, dtype, values):
+            yield holding.activations.ACTS.index(act), packed
+
+
+def rope_calls(variant, head, dtype, cos_dtype):
+    for seq, heads, cos_batch, transposed in ((7, 3, 2, True), (33, 4, 1, True), (5, 2, 2, False)):
+        q = heads_first((2, heads, seq, head), dtype, 1, transposed)
+        k = heads_first((2, 1, seq, head), dtype, 2, transposed)
+        cos, sin = tables(variant, cos_batch, seq, head, cos_dtype)
+        yield rope_arguments(variant, q, k, cos, sin)
+        yield rope_arguments(variant, k, q, shifted(cos), sin)
+        yield rope_arguments(variant, shifted(q), k, cos, shifted(sin))
+    packed = values((2, 6, 3, 2, 3, head), dtype, 1)
+    cos, sin = tables(variant, 2, 6, head, cos_dtype)
+    views = (
+        packed[..., 0, 1, :].transpose(1, 2),
+        packed[:, :, :, 0, 0].permute(0, 2, 1, 3),
+        values((2, 3, 12, head), dtype, 2)[:, :, ::2],
+        values((2, 3, 6, head + 3), dtype, 3)[..., 1 : head + 1],
+        values((2, 3, 6, head + 16), dtype, 3)[..., 16:],
+        values((6, 3, 2, head), dtype, 5).permute(2, 1, 0, 3),
+    )
+    for view in views:
+        yield rope_arguments(variant, view, views[0], cos, sin)
+        yield rope_arguments(variant, views[0], view, cos[:1], sin[:1])
+
+
+def norm_rope_calls(variant, head, dtype, cos_dtype):
+    dtypes = (dtype, cos_dtype, dtype)
+    for shape, kv_heads in (((2, 7, 3, head), 1), ((1, 33, 5, head), 2), ((3, 1, 2, head), 2)):
+        for make in (exact, values):
+            a = norm_rope_arguments(variant, NORMS[0], shape, kv_heads, dtypes, make)
+            a[3] = a[6] = 1e-3
+            yield a
+            a = list(a)
+            a[0], a[8], a[9] = a[0] * 1e-2, a[8][:1], a[9][:1]
+            a[6] = 1e-2
+            yield a
+            yield [shifted(t) if i in (1, 2, 9) else t for i, t in enumerate(a)]
+    a = norm_rope_arguments(variant, NORMS[0], (2, 6, 2, head), 2, dtypes, values)
+    packed = values((2, 6, 3, 2, 3, head), dtype, 1)
+    for view in (
+        packed[..., 0, 1, :],
+        packed[:, :, 0, :, 0],
+        values((2, 2, 6, head), dtype, 2).transpose(1, 2),
+        values((2, 6, 2, head + 3), dtype, 3)[..., 1 : head + 1],
+    ):
+        yield [view, *a[1:]]
+        yield [a[0], view, *a[2:]]
+
+
+@dataclass
+class Subject:
+    """One kernel: an op's reference, and the arguments of the calls that it serves."""
+
+    name: str
+    op: str
+    variant: str
+    make: Callable[[], Iterator]
+    calls: list = field(default_factory=list)  # (arguments, what the reference gives)
+    text: str = ""
+
+    def prepare(self) -> None:
+        for arguments in self.make():
+            self.calls.append((arguments, holding.reference(self.op, self.variant, *arguments)))
+
+
+NORM, ADD = ("rms_norm", "cast_then_weight"), ("add_rms_norm", "add_then_norm")
+SUBJECTS = [
+    Subject("norm of 2048", *NORM, lambda: norm_calls(2048, NORMS[0], BF16, BF16)),
+    Subject("norm of 41", *NORM, lambda: norm_calls(41, NORMS[0], F32, F16)),
+    Subject("norm of 16392", *NORM, lambda: few(norm_calls(16392, NORMS[0], F16, F16))),
+    Subject("add and norm of 1000", *ADD, lambda: add_norm_calls(1000, BF16)),
+    Subject("silu", "act_mul", "two_inputs", lambda: act_calls("two_inputs", "SILU", 24, BF16)),
+    Subject(
+        "gelu, interleaved",
+        "act_mul",
+        "packed_interleaved",
+        lambda: act_calls("packed_interleaved", "GELU_TANH", 20, F16),
+    ),
+    Subject("rope", "rope", "half_both", lambda: rope_calls("half_both", 80, BF16, BF16)),
+    Subject("rope of pairs", "rope", "pairs_both", lambda: rope_calls("pairs_both", 6, F32, F32)),
+    Subject(
+        "norm and rope",
+        "qk_norm_rope",
+        "norm_transpose_rope",
+        lambda: norm_rope_calls("norm_transpose_rope", 80, BF16, F32),
+    ),
+]
+
+
+def few(calls):
+    """Rows too wide for many of them."""
+    return (c for i, c in enumerate(calls) if c[0].numel() <= 6 * 16392 and i % 2 == 0)
+
+
+# ------------------------------------------------------------------ variations of a program
+def variations(text: str) -> Iterator[str]:
+    """The program, and what stands in it for more rows than any test can have: 64-bit division, which
+    it takes from 2^31 rows on, and then only of numbers that need it.
+    """
+    yield text
+    wide = re.sub(r"(setp\.gt\.s64 \t?%p\d+, %rd\d+), 2147483647", r"\1, -1", text)
+    yield wide
+    yield wide.replace(", -4294967296;", ", -1;")
+
+
+# ------------------------------------------------------------------ one mutant
+def in_child(work: Callable[[], tuple[int, str]]) -> tuple[int, str]:
+    """What `work` gives in a process of its own; DIED if it crashes or does not end."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        signal.alarm(SECONDS)
+        status, words = CAUGHT, ""
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            status, words = work()
+        except BaseException as error:  # whatever it is, the mutant did it
+            words = f"{type(error).__name__}: {error}"
+        os.write(writing, words.encode(errors="replace")[:60000])
+        os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        words = pipe.read().decode(errors="replace")
+    _, how = os.waitpid(child, 0)
+    if os.WIFSIGNALED(how):
+        return DIED, signal.Signals(os.WTERMSIG(how)).name
+    return os.WEXITSTATUS(how), words
+
+
+def load(subject: Subject) -> str:
+    """Loads the kernel by its first call; its PTX."""
+    simulated.configure(sms=1)
+    arguments, wanted = subject.calls[0]
+    hold(subject.op, subject.variant, *arguments, wanted=wanted)
+    assert len(simulated.programs()) == 1
+    return simulated.programs()[0]
+
+
+def run(subject: Subject, text: str) -> tuple[int, str]:
+    load(subject)
+    for version in dict.fromkeys(variations(text)):
+        if why := simulated.replace_program(0, version):
+            return INVALID, why
+        for arguments, wanted in subject.calls:
+            hold(subject.op, subject.variant, *arguments, wanted=wanted)
+    assert len(simulated.programs()) == 1, "another kernel served"
+    return SURVIVED, ""
+
+
+# ------------------------------------------------------------------ the sample
+def sample(count: int, seed: int) -> list[tuple[Subject, Mutant]]:
+    """One mutant of each kernel and operator after the other, until there are enough."""
+    chance = random.Random(seed)
+    groups: dict[tuple[str, str], list[tuple[Subject, Mutant]]] = {}
+    for subject in SUBJECTS:
+        for mutant in mutants(subject.text):
+            groups.setdefault((subject.name, mutant.operator), []).append((subject, mutant))
+    for group in groups.values():
+        chance.shuffle(group)
+    order = list(groups.values())
+    chance.shuffle(order)
+    rounds = max(map(len, order))
+    one_by_one = [group[i] for i in range(rounds) for group in order if i < len(group)]
+    return one_by_one[: 2 * count]  # as many again for those that are no programs
+
+
+def main(count: int, seed: int) -> None:
+    torch.set_num_threads(1)
+    for subject in SUBJECTS:
+        subject.prepare()
+        status, subject.text = in_child(lambda s=subject: (SURVIVED, load(s)))
+        assert status == SURVIVED, subject.text
+        status, why = in_child(lambda s=subject: run(s, s.text))
+        assert status == SURVIVED, f"{subject.name}: {why}"
+    results = {SURVIVED: [], CAUGHT: [], DIED: [], INVALID: []}
+    for subject, mutant in sample(count, seed):
+        status, why = in_child(lambda s=subject, m=mutant: run(s, m.apply(s.text)))
+        results[status].append({"kernel": subject.name, "mutant": str(mutant), "how": why})
+        if status != INVALID and sum(len(v) for k, v in results.items() if k != INVALID) == count:
+            break
+    names = {SURVIVED: "survived", CAUGHT: "caught", DIED: "died", INVALID: "invalid"}
+    json.dump({names[k]: v for k, v in results.items()}, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main(*(int(a) for a in sys.argv[1:]) if len(sys.argv) > 1 else (COUNT, SEED))

@@ -1,0 +1,148 @@
+"""Arguments of the ops: values, and every way in which rows lie in memory. Knows the
+ops' arguments, no kernel and no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from tfrewrite import activations
+
+F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
+DTYPES = (F32, BF16, F16)
+FUNCTIONS = {"gelu_tanh_function": "GELU_TANH", "squared_relu_function": "RELU2"}  # of act_mul
+INF, NAN = float("inf"), float("nan")
+Make = Callable[[tuple, torch.dtype, int], torch.Tensor]
+
+# Where a kernel's way through a row changes: one element, less than a pack of 128 bits, one, more;
+# whole warps, a warp's limit, a block's; the widest that stays in registers, and wider; odd ones.
+WIDTHS = (1, 2, 3, 7, 8, 64, 127, 128, 1000, 1024, 2560, 2561, 4096, 16384, 16392, 40000, 262144)
+HEADS = (2, 6, 64, 80, 96, 128, 256)
+ODD_HEADS = (1, 3, 7, 33, 129)
+
+
+def values(shape, dtype, seed, scale=1.0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(shape, generator=generator) * scale).to(dtype)
+
+
+def exact(shape, dtype, seed) -> torch.Tensor:
+    """Small multiples of a power of 2: their squares have the same f32 sum in every order."""
+    generator = torch.Generator().manual_seed(seed)
+    most = 32 if shape[-1] <= 4096 else 2
+    return (torch.randint(-most, most + 1, shape, generator=generator) / 8).to(dtype)
+
+
+def shifted(t: torch.Tensor) -> torch.Tensor:
+    """The same tensor one element further on in memory, so that no access of 128 bits is aligned."""
+    room = torch.empty(t.numel() + 1, dtype=t.dtype)[1:].view(t.shape)
+    return room.copy_(t)
+
+
+def arrangements(width, dtype, make: Make = exact) -> Iterator[torch.Tensor]:
+    """Rows in every way that leaves the last dimension the innermost and dense."""
+    yield make((0, width), dtype, 1)  # no rows
+    yield make((4, 0, width), dtype, 1)  # no rows, three dimensions
+    yield make((width,), dtype, 1)  # one dimension
+    yield make((1, 1, width), dtype, 1)  # one row
+    yield make((3, 7, width), dtype, 1)  # an odd number
+    yield shifted(make((5, width), dtype, 1))  # not aligned
+    yield make((2, 3, 5, width), dtype, 1)  # four dimensions
+    yield make((2, 3, 5, width), dtype, 1).transpose(1, 2)  # transposed heads
+    yield make((10, width), dtype, 1)[::2]  # every other row
+    yield make((6, width + 8), dtype, 1)[:, 8:]  # padded rows, aligned
+    yield make((6, width + 3), dtype, 1)[:, 2 : width + 2]  # padded, no two rows aligned alike
+    yield make((1, 3, width), dtype, 1).expand(4, 3, width)  # repeated rows
+    yield make((5, 3, width), dtype, 1).permute(1, 0, 2)  # batch last
+    yield make((4, 3, width), dtype, 1)[1:2, :, :]  # size 1 with a strange stride
+    yield make((3, 4, 2, 5, width), dtype, 1)[:, :2, :, :3].permute(2, 0, 3, 1, 4)  # nothing joins
+
+
+def special_rows(width, dtype) -> torch.Tensor:
+    """NaN, infinities, numbers whose squares overflow or vanish, denormals, zeros of both signs."""
+    rows = torch.zeros(14, width)
+    rows[1, width // 2] = NAN
+    rows[2, width // 3] = INF
+    rows[3, 0], rows[3, -1] = -INF, INF
+    rows[4] = 3e38
+    rows[5] = 1e30
+    rows[6] = 65504.0  # f16's largest
+    rows[7] = 1e-30
+    rows[8] = torch.arange(width) * 2.0**-140
+    rows[9] = torch.arange(width) * 2.0**-24  # f16's denormals
+    rows[10] = torch.tensor([-0.0, 0.0]).repeat(width)[:width]
+    rows[11:] = 1.0
+    rows[12, -1] = NAN
+    return rows.to(dtype)
+
+
+# ------------------------------------------------------------------ arguments of ops
+def has_weight(norm) -> bool:
+    return "weight" in norm.parameters
+
+
+def norm_arguments(norm, x, weight, eps=1e-6) -> tuple:
+    return (x, weight, eps) if has_weight(norm) else (x, eps)
+
+
+def add_norm_arguments(numbered, x, residual, weight, eps=1e-6) -> tuple:
+    number, norm = numbered
+    return x, residual, weight if has_weight(norm) else None, eps, number
+
+
+def act_arguments(variant, act, gate, up) -> tuple:
+    """`act` by name; of a variant that is one activation, it is that."""
+    if variant in FUNCTIONS:
+        return gate, up
+    number = activations.ACTS.index(act)
+    if variant == "two_inputs":
+        return number, gate, up
+    if variant == "packed_interleaved":
+        return number, torch.stack((gate, up), -1).flatten(-2)
+    halves = (gate, up) if variant == "packed_gate_first" else (up, gate)
+    return number, torch.cat(halves, -1), -1
+
+
+# Of rope's references.
+GIVEN = {"half_both_given", "half_one_given"}  # no unsqueeze_dim
+ONE = {"half_one", "half_one_given"}  # x alone
+COS_PER_PAIR = {"half_width_both"}  # cos has half the columns
+
+
+def is_even(variant) -> bool:
+    """Whether it needs an even width."""
+    return variant.startswith(("pairs", "half_width", "regrouped"))
+
+
+def tables(variant, batch, seq, head, dtype, make: Make = values) -> tuple:
+    columns = head // 2 if variant in COS_PER_PAIR else head
+    if variant.endswith("partial"):
+        columns = max(2, head // 4 * 2)
+    cos, sin = make((batch, seq, columns), dtype, 7), make((batch, seq, columns), dtype, 8)
+    return (cos.unsqueeze(1), sin.unsqueeze(1)) if variant in GIVEN else (cos, sin)
+
+
+def rope_arguments(variant, q, k, cos, sin, dim=1) -> tuple:
+    return q, *(() if variant in ONE else (k,)), cos, sin, *(() if variant in GIVEN else (dim,))
+
+
+def heads_first(shape, dtype, seed, transposed=False, make: Make = values) -> torch.Tensor:
+    """[batch, heads, seq, head]; transposed: as the view of a projection has it."""
+    if not transposed:
+        return make(shape, dtype, seed)
+    batch, heads, seq, head = shape
+    return make((batch, seq, heads, head), dtype, seed).transpose(1, 2)
+
+
+def norm_rope_arguments(
+    variant, numbered, shape, kv_heads=2, dtypes=(F32, F32, F32), make: Make = exact
+) -> list:
+    """For q of `shape` [batch, seq, heads, head]; dtypes of q and k, of cos and sin, of weights."""
+    number, norm = numbered
+    batch, seq, _, head = shape
+    q, k = make(shape, dtypes[0], 1), make((batch, seq, kv_heads, head), dtypes[0], 2)
+    cos, sin = tables(variant, batch, seq, head, dtypes[1])
+    weights = [values((head,), dtypes[2], 5 + i) if has_weight(norm) else None for i in range(2)]
+    dim = 1 if variant == "norm_transpose_rope" else 2
+    return [q, k, weights[0], 1e-6, number, weights[1], 2e-5, number, cos, sin, dim]

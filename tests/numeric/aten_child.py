@@ -1,0 +1,282 @@
+"""Checks of the aten programs in a process of their own: TFR_FORCE is read when an op is registered.
+
+python aten_child.py CHECK...: each check is a function below; a failure is an exception. Every op
+that is registered runs its program on all its arguments' shapes, strides and dtypes, and must give
+the bits, the dtypes and the strides of its rule's reference. A table says how an op's arguments
+look; an op without a row is an error.
+"""
+
+import itertools
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests")]
+OPS_BY_CHECK = ("rms_norm", "add_rms_norm", "act_mul", "rope", "qk_norm_rope", "linear", "linears")
+os.environ["TFR_FORCE"] = ",".join(f"{op}:aten" for op in OPS_BY_CHECK)
+os.environ["TFR_JIT"] = "off"
+
+import torch  # noqa: E402
+from tfrewrite import activations, kernels, rules  # noqa: E402
+
+OPS = rules.load()
+F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
+DTYPES = (F32, BF16, F16)
+NORMS = [i for i, v in enumerate(OPS["rms_norm"].variants) if v.kernel is not None]
+WEIGHTLESS = [i for i in NORMS if "weight" not in OPS["rms_norm"].variants[i].kinds]
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+
+# ------------------------------------------------------------------ arguments
+def tensor(*shape, dtype, layout="dense"):
+    """Random values with a NaN, an infinity and a zero of each sign; `layout` says how it lies."""
+    if layout == "gaps":
+        return tensor(*shape[:-1], 2 * shape[-1], dtype=dtype)[..., ::2]
+    if layout == "turned" and len(shape) > 2:
+        turned = (shape[1], shape[0], *shape[2:])
+        return tensor(*turned, dtype=dtype).transpose(0, 1)
+    if layout == "offset":
+        return tensor(*shape[:-1], shape[-1] + 3, dtype=dtype)[..., 1:-2]
+    x = (torch.randn(shape) * 3).to(dtype)
+    flat = x.view(-1)
+    for i, value in enumerate((float("nan"), float("inf"), -0.0, 0.0)):
+        if flat.numel() > 40:
+            flat[7 + 9 * i] = value
+    return x
+
+
+LAYOUTS = ("dense", "gaps", "turned", "offset")
+SHAPES = ((3, 5, 24), (1, 1, 1), (2, 7), (0, 8), (2, 0, 6), (4, 3, 2, 130))
+
+
+def norm_weights(width, dtypes, number):
+    if number in WEIGHTLESS:
+        return [None]
+    return [tensor(width, dtype=dtype) for dtype in dtypes]
+
+
+def rms_norm(variant, dtype):
+    takes_weight = "weight" in variant.kinds
+    for shape, layout in itertools.product(SHAPES, LAYOUTS):
+        x = tensor(*shape, dtype=dtype, layout=layout)
+        for weight in [tensor(shape[-1], dtype=d) for d in (dtype, F32)] if takes_weight else [()]:
+            yield (x, weight, 1e-6) if takes_weight else (x, 1e-6)
+
+
+def add_rms_norm(variant, dtype):
+    for shape, layout, number in itertools.product(SHAPES, LAYOUTS, NORMS):
+        x = tensor(*shape, dtype=dtype, layout=layout)
+        residual = tensor(*shape, dtype=dtype)
+        for weight in norm_weights(shape[-1], (dtype, F32), number):
+            yield x, residual, weight, 1e-5, number
+
+
+def act_mul(variant, dtype):
+    names = list(variant.kinds)
+    acts = range(len(activations.ACTS)) if "act" in names else [None]
+    for shape, layout, act in itertools.product(SHAPES, LAYOUTS, acts):
+        first = () if act is None else (act,)
+        if "up" in names:
+            gate = tensor(*shape, dtype=dtype, layout=layout)
+            yield *first, gate, tensor(*shape, dtype=dtype)
+            continue
+        both = tensor(*shape[:-1], 2 * shape[-1], dtype=dtype, layout=layout)
+        yield (*first, both, -1) if "dim" in names else (*first, both)
+
+
+def angles(shape, variant, dtype):
+    """cos and sin: [b, s, r]."""
+    b, s, width = shape
+    if "partial" in variant.name:
+        width = width // 2
+    if "half_width" in variant.name:
+        width = width // 2
+    return [tensor(b, s, width, dtype=dtype) for _ in range(2)]
+
+
+def rope(variant, dtype):
+    """q and k: [b, h, s, d] with dim 1, [b, s, h, d] with dim 2."""
+    names = list(variant.kinds)
+    sizes = [(2, 3, 5, 16), (1, 1, 1, 8), (2, 4, 1, 24), (0, 2, 3, 8)]
+    for (b, h, s, d), layout, dim, other in itertools.product(
+        sizes, LAYOUTS, (1, 2), (dtype, F32)
+    ):
+        shape = (b, h, s, d) if dim == 1 else (b, s, h, d)
+        if "regrouped" in variant.name and layout == "gaps":
+            continue  # its view needs neighbours side by side, in Python too
+        cos, sin = angles((b, s, d), variant, other)
+        if "dim" not in names:
+            cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+        many = [tensor(*shape, dtype=dtype, layout=layout) for _ in names if _ in ("q", "k", "x")]
+        yield (*many, cos, sin, dim) if "dim" in names else (*many, cos, sin)
+
+
+def qk_norm_rope(variant, dtype):
+    for (b, s, h, d), layout, number in itertools.product(
+        [(2, 3, 5, 16), (1, 1, 2, 8), (2, 0, 2, 8)], LAYOUTS, NORMS
+    ):
+        q = tensor(b, s, h, d, dtype=dtype, layout=layout)
+        k = tensor(b, s, 1, d, dtype=dtype, layout=layout)
+        cos, sin = (tensor(b, s, d, dtype=dtype) for _ in range(2))
+        dim = 1 if "transpose" in variant.name else 2
+        for weight in norm_weights(d, (dtype, F32), number):
+            yield q, k, weight, 1e-6, number, weight, 1e-6, number, cos, sin, dim
+
+
+def products(count, dtype):
+    for shape, layout in itertools.product(SHAPES, LAYOUTS):
+        x = tensor(*shape, dtype=dtype, layout=layout)
+        modules = []
+        for i in range(count):
+            modules.append(tensor(5 + i, shape[-1], dtype=dtype))
+            modules.append(None if i % 2 else tensor(5 + i, dtype=dtype))
+        yield x, *modules
+
+
+def arguments(op, variant, dtype):
+    if op in ("linear", "linears"):
+        return products(1 if op == "linear" else int(variant[1:]), dtype)
+    found = next(v for v in OPS[op].variants if v.name == variant)
+    return globals()[op](found, dtype)
+
+
+# ------------------------------------------------------------------ checks
+def bits(t):
+    kind = {F32: torch.int32, BF16: torch.int16, F16: torch.int16}[t.dtype]
+    return t.contiguous().view(kind)
+
+
+def as_tuple(result):
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def same(op, variant, given):
+    where = f"{op}.{variant} of {[tuple(t.shape) for t in given if isinstance(t, torch.Tensor)]}"
+    got = as_tuple(kernels.get(op, variant)(*given))
+    assert kernels.last_path() == "aten", where
+    want = as_tuple(kernels.reference(OPS[op], variant)(*given))
+    assert len(got) == len(want), where
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape, where
+        assert a.stride() == b.stride(), f"{where}: strides {b.stride()} became {a.stride()}"
+        off = int((bits(a) != bits(b)).sum())
+        assert off == 0, f"{where}, {b.dtype}: {off} of {b.numel()} elements differ"
+
+
+def check_op(op):
+    variants = [v for o, v in kernels._ops if o == op]
+    assert variants
+    for variant, dtype in itertools.product(variants, DTYPES):
+        count = 0
+        for given in arguments(op, variant, dtype):
+            same(op, variant, given)
+            count += 1
+        print(f"{op}.{variant} {dtype}: {count}")
+        assert count
+
+
+def check_names():
+    assert {op for op, _ in kernels._ops} == set(OPS_BY_CHECK)
+
+
+def fails(pattern, function, *given):
+    try:
+        function(*given)
+    except RuntimeError as error:
+        assert pattern in str(error), error
+    else:
+        raise AssertionError(f"no error that says {pattern}")
+
+
+def newer_than(major, minor):
+    return tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])) >= (major, minor)
+
+
+def check_errors():
+    """Torch's own words, with the op's name, and nothing kept."""
+    x, short, zero = torch.ones(2, 8), torch.ones(3), torch.ones(0)
+    what = "must match" if newer_than(2, 13) else "aten::mul"
+    fails(what, kernels.get("rms_norm", "cast_then_weight"), x, short, 1e-6)
+    fails("rms_norm.cast_then_weight", kernels.get("rms_norm", "cast_then_weight"), x, short, 1e-6)
+    fails("aten::", kernels.get("linear", "m1"), x, torch.ones(4, 7), None)
+    add = kernels.get("add_rms_norm", "add_then_norm")
+    fails("a tensor is missing", add, x, x, None, 1e-6, 0)  # that norm has a weight
+    fails("no torch operations", add, x, x, None, 1e-6, 99)
+    fails("no torch operations", kernels.get("act_mul", "two_inputs"), 99, x, x)
+    fails("aten::narrow", kernels.get("act_mul", "packed_gate_first"), 0, torch.ones(2, 7), -1)
+    assert x._base is None and zero.numel() == 0
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def check_leaks():
+    """Inputs are held by nobody afterwards, and no memory stays, with a result or with an error."""
+    q = torch.randn(1, 8, 512, 64)
+    cos, w, short = torch.randn(1, 512, 64), torch.randn(64), torch.randn(63)
+    turn, norm = kernels.get("rope", "half_both"), kernels.get("rms_norm", "cast_then_weight")
+    both = kernels.get("qk_norm_rope", "norm_rope")
+    uses = [torch._C._storage_Use_Count(t.untyped_storage()._cdata) for t in (q, cos, w)]
+
+    def calls(n):
+        for _ in range(n):
+            turn(q, q, cos, cos, 1)
+            norm(q, w, 1e-6)
+            fails("tfr::", turn, q, q, short, short, 1)
+            fails("tfr::", norm, q, short, 1e-6)
+            fails("tfr::", both, q, q, w, 1e-6, 0, short, 1e-6, 0, cos, cos, 1)
+
+    calls(20)
+    before = resident()
+    calls(100)  # of 1 MB tensors: a handle that stays in each would be 100 MB
+    assert resident() - before < 30 << 20
+    assert uses == [torch._C._storage_Use_Count(t.untyped_storage()._cdata) for t in (q, cos, w)]
+    result = norm(q, w, 1e-6)
+    assert torch._C._storage_Use_Count(result.untyped_storage()._cdata) <= max(uses)
+
+
+class Block(torch.nn.Module):
+    def forward(self, x, residual, weight, gate):
+        y, s = torch.ops.tfr.add_rms_norm.add_then_norm(x, residual, weight, 1e-6, 0)
+        return torch.ops.tfr.act_mul.two_inputs(0, gate, y) + s
+
+
+def block_inputs():
+    x, residual, gate = (torch.randn(2, 5, 16) for _ in range(3))
+    return x, residual, torch.randn(16), gate
+
+
+def check_compiled():
+    torch._dynamo.config.suppress_errors = False
+    given = block_inputs()
+    want = Block()(*given)
+    assert kernels.last_path() == "aten"
+    compiled = torch.compile(Block(), fullgraph=True, backend="inductor")
+    with torch.no_grad():
+        assert torch.equal(compiled(*given), want)
+    assert kernels.last_path() == "aten"
+
+
+def check_exported():
+    given = block_inputs()
+    program = torch.export.export(Block(), given)
+    assert "torch.ops.tfr.add_rms_norm.add_then_norm" in program.graph_module.code
+    want = Block()(*given)
+    assert torch.equal(program.module()(*given), want)
+    assert kernels.last_path() == "aten"
+
+
+def main(checks):
+    kernels.install(OPS)
+    for check in checks:
+        if check in OPS_BY_CHECK:
+            check_op(check)
+        else:
+            globals()[f"check_{check}"]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
