@@ -423,7 +423,8 @@ static tfr_status check_cache(const tfr_args *out, unsigned given, tfr_error *er
         }
         const char *operand = ACTIONS[i].operand;
         if (out->operands.count != 1u + (operand != NULL)) {
-            return usage(err, operand ? "cache %s takes one argument, %s" : "cache %s takes no argument",
+            return usage(err,
+                         operand ? "cache %s takes one argument, %s" : "cache %s takes no argument",
                          ACTIONS[i].name, operand);
         }
         for (size_t k = 0; k < OPT_COUNT; k++) {
@@ -433,7 +434,8 @@ static tfr_status check_cache(const tfr_args *out, unsigned given, tfr_error *er
         }
         return TFR_OK;
     }
-    return usage(err, "cache takes one of ls, verify, why KEY, gc, path, pack FILE, unpack FILE%s%.*s%s",
+    return usage(err,
+                 "cache takes one of ls, verify, why KEY, gc, path, pack FILE, unpack FILE%s%.*s%s",
                  word.len ? ", not \"" : "", (int)(word.len < 200 ? word.len : 200), word.data,
                  word.len ? "\"" : "");
 }

@@ -61,8 +61,7 @@ static const char HELP[] =
     "  -j, --jobs N         warmup: so many compilers at once (without it as many as CPUs)\n"
     "  -v, --verbose        warmup: every kernel, every reason\n"
     "      --max-size S, --max-age D   cache gc: what may stay (500M, 2G; 12h, 30d)\n"
-    "  -h, --help           this text\n"
-    "  -V, --version        the version\n"
+    "  -h, --help; -V, --version   this text; the version\n"
     "\n"
     "Exit status: 0 done, 1 --check or (cache) verify found something, 2 usage or file error, 3 "
     "refused\n";

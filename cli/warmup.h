@@ -34,7 +34,8 @@ typedef void (*tfr_warmup_progress)(void *context, size_t done, size_t count, tf
 tfr_status tfr_warmup_run(tfr_warmup *warmup, int jobs, tfr_warmup_progress progress, void *context,
                           tfr_jit_counts *counts, tfr_error *err);
 
-// A line per target without kernels for bfloat16, a line per call whose kernel is left to run time, and "12 kernels: 9 compiled, ...".
+// A line per target without kernels for bfloat16, a line per call whose kernel is left to run time,
+// and "12 kernels: 9 compiled, ...".
 void tfr_warmup_report(tfr_buf *out, const tfr_warmup *warmup, const tfr_jit_counts *counts);
 
 #endif

@@ -4,10 +4,9 @@
 // alike, one row. Halves of a packed tensor are such views; LAYOUT=INTERLEAVED: the packed tensor
 // [rows, 2 width] itself, gate and up in turns, and out. width[0]: the first array's.
 // Must move: each input in and the result out, once.
-// Work: a unit is TFR_ACT_THREADS packs of elements, a pack for each thread: 128 bits of gate, of up
-// and of out, or less of a narrower dtype; row by row.
-// Rounding: the activation to the gate's dtype (after each of torch's operations), the product to
-// the dtype that torch promotes to.
+// Work: a unit is TFR_ACT_THREADS packs of elements, a pack for each thread: 128 bits of gate, of
+// up and of out, or less of a narrower dtype; row by row. Rounding: the activation to the gate's
+// dtype (after each of torch's operations), the product to the dtype that torch promotes to.
 #include "codegen_templates/act_layouts.h"
 #include "codegen_templates/device_act.h"
 

@@ -30,7 +30,7 @@ struct norm_row {
         out = 2,
         sum = 3
     };
-    typedef tfr_norm_shape<X_LAST, vector> shape;
+    typedef tfr_norm_shape<X_LAST, vector, weight> shape;
 
     template <bool ALIGNED>
     static __device__ tfr_pack<dtype, vector> first(char *const *at, int i, int n) {

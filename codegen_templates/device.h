@@ -26,9 +26,9 @@ TFR_CONSTANT int tfr_divisor(int64_t n, int most) {
 // Rows (runs of the last dimension) of several arrays that run in step. Dimensions of size 1 are
 // left out, and neighbours joined where every array allows it: mostly one is left.
 typedef struct tfr_device_rows {
-    int64_t count;   // rows; 0: this part is not there
-    int32_t ndim;    // 1 .. TFR_DEVICE_DIMS
-    int32_t aligned; // every row of every array starts at a multiple of 16 bytes
+    int64_t count;                 // rows; 0: this part is not there
+    int32_t ndim;                  // 1 .. TFR_DEVICE_DIMS
+    int32_t aligned;               // every row of every array starts at a multiple of 16 bytes
     int64_t size[TFR_DEVICE_DIMS]; // outermost first
     int64_t stride[TFR_DEVICE_ARRAYS][TFR_DEVICE_DIMS]; // 0: the array repeats
     char *data[TFR_DEVICE_ARRAYS];

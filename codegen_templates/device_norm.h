@@ -1,5 +1,5 @@
-// RMS norm of whole rows on CUDA: what rms_norm.cu and add_rms_norm.cu share. It must not know where
-// the values of a row come from: a kernel says that in a struct ROW (see tfr_norm_kernel).
+// RMS norm of whole rows on CUDA: what rms_norm.cu and add_rms_norm.cu share. It must not know
+// where the values of a row come from: a kernel says that in a struct ROW (see tfr_norm_kernel).
 #ifndef TFR_DEVICE_NORM_H
 #define TFR_DEVICE_NORM_H
 
@@ -7,8 +7,9 @@
 #include "codegen_templates/norm_orders.h"
 
 // How rows of WIDTH elements, V of them in a pack, are split over threads. Thread t of those of a
-// row has packs t, t + threads, ...; rows of up to 16384 stay in its registers. Wider than a warp
-// with four packs each: a block, with two packs each, or four of those with many.
+// row has packs t, t + threads, ...; rows of up to 16384 stay in its registers. Up to four packs
+// for each thread of a warp; wider rows get more warps, for two packs each, or four where there are
+// many.
 TFR_CONSTANT int tfr_norm_threads(int64_t width, int64_t packs) {
     int threads = 1;
     if (width > 16384)
@@ -20,48 +21,42 @@ TFR_CONSTANT int tfr_norm_threads(int64_t width, int64_t packs) {
     return threads;
 }
 
-template <int64_t WIDTH, int V> struct tfr_norm_shape {
+template <int64_t WIDTH, int V, int WEIGHT> struct tfr_norm_shape {
     enum {
         packs = (int)((WIDTH + V - 1) / V),
         threads = tfr_norm_threads(WIDTH, packs), // of a row
-        rows = threads < 128 ? 128 / threads : 1, // of a block at a time
-        block = rows * threads,
         held = WIDTH <= 16384,
         each = held ? (packs + threads - 1) / threads : 1, // packs of a thread
-        even = packs * V == (int)WIDTH,                    // no pack is cut
-        full = even && held && packs == each * threads     // every thread has as many
+        weight_bytes = packs * (int)sizeof(tfr_pack<WEIGHT, V>),
+        // Rows of a block at a time: with more of them it asks less often for the weight, which
+        // they share. 48 KB of shared memory are there on every GPU.
+        rows = held && threads <= 320 && weight_bytes <= 40 << 10 ? 640 / threads : 1,
+        block = rows * threads,
+        even = packs * V == (int)WIDTH,                // no pack is cut
+        full = even && held && packs == each * threads // every thread has as many
     };
 };
 
-// The sum over the threads of a row, for each of them the same bits. THREADS: a power of two up to
-// 32, or warps of one block; then `turn` alternates between 0 and 1 from one call to the next, so
-// that one barrier does.
-template <int THREADS> TFR_INLINE float tfr_row_sum(float x, int turn) {
+// The sum over the threads of each row of a block, for each of them the same bits. THREADS: a power
+// of two up to 32, or whole warps; then `turn` alternates between 0 and 1 from one call to the
+// next, so that one barrier does.
+template <int THREADS, int BLOCK> TFR_INLINE float tfr_row_sum(float x, int turn) {
 #pragma unroll
     for (int d = (THREADS < 32 ? THREADS : 32) / 2; d > 0; d /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, d);
     if constexpr (THREADS > 32) {
-        static_assert(THREADS % 32 == 0 && THREADS <= 1024, "whole warps, and 32 at most");
-        __shared__ float part[2][THREADS / 32];
-        const int lane = threadIdx.x % 32;
+        static_assert(THREADS % 32 == 0 && BLOCK <= 1024, "whole warps, and 32 at most");
+        __shared__ float part[2][BLOCK / 32];
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = THREADS / 32;
         if (lane == 0)
-            part[turn][threadIdx.x / 32] = x;
+            part[turn][warp] = x;
         __syncthreads();
-        x = lane < THREADS / 32 ? part[turn][lane] : 0.0f;
+        x = lane < warps ? part[turn][warp / warps * warps + lane] : 0.0f;
 #pragma unroll
         for (int d = 16; d > 0; d /= 2)
             x += __shfl_xor_sync(0xffffffffu, x, d);
     }
     return x;
-}
-
-// What each x is multiplied with.
-template <int ORDER, int DTYPE>
-TFR_INLINE float tfr_norm_root(float squares, int64_t width, float eps) {
-    float root = rsqrtf(squares / (float)width + eps);
-    if (ORDER == TFR_NORM_ROOT_CAST)
-        tfr_round<DTYPE, 1>(&root);
-    return root;
 }
 
 // V values of a row through the norm, up to the rounding of the result. `weight` as loaded.
@@ -88,99 +83,167 @@ TFR_INLINE void tfr_norm_scale(float *x, float root, const tfr_pack<WEIGHT, V> &
     }
 }
 
+// Adds the squares of a pack to sums, one for each place in it: short sums, small errors.
+template <int DTYPE, int V>
+TFR_INLINE void tfr_norm_square(const tfr_pack<DTYPE, V> &pack, float *sum) {
+    float x[V];
+    tfr_floats(pack, x);
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        sum[i] = fmaf(x[i], x[i], sum[i]);
+}
+
+// The root of a row from the sums of each of its threads; `turn` as in tfr_row_sum.
+template <int ORDER, int DTYPE, int THREADS, int BLOCK, int V>
+TFR_INLINE float tfr_norm_root(float *sum, int turn, int width, float eps) {
+#pragma unroll
+    for (int d = V / 2; d > 0; d /= 2)
+#pragma unroll
+        for (int i = 0; i < d; i++)
+            sum[i] += sum[i + d];
+    float root = rsqrtf(tfr_row_sum<THREADS, BLOCK>(sum[0], turn) / (float)width + eps);
+    if (ORDER == TFR_NORM_ROOT_CAST)
+        tfr_round<DTYPE, 1>(&root);
+    return root;
+}
+
+// ------------------------------------------------------------------ whole rows
 // The rows of part 0, with the norm's weight in flat[0] and its eps in number[0]. ROW has
 //     order, dtype, weight     the norm's order, the dtypes of a row and of the weight (TFR_F32 for
 //                              an order without one, which does not read it)
-//     vector, width            elements of a pack and of a row
-//     shape                    its tfr_norm_shape
+//     vector, width, shape     elements of a pack and of a row, the row's tfr_norm_shape
 //     arrays, out              how many arrays the part has, and which takes the result
 //     first<ALIGNED>(at, i, n) the pack of elements i .. i + n - 1 of the row at `at`, read once
 //     again<ALIGNED>(at, i, n) the same for the second time, of rows too wide for the registers
-template <class ROW, bool ALIGNED> TFR_INLINE void tfr_norm_rows(const tfr_device_args &a) {
+
+// The weight from element i on, n at most.
+template <class ROW, bool ALIGNED>
+TFR_INLINE void tfr_norm_weight(const tfr_device_args &a, int i, int n,
+                                tfr_pack<ROW::weight, ROW::vector> *weight) {
+    const char *from = (const char *)a.flat[0] + i * (int)tfr_size_of(ROW::weight);
+    if constexpr (tfr_norm_has_weight(ROW::order))
+        *weight = tfr_load<ROW::weight, ROW::vector, ALIGNED>(from, n);
+}
+
+// Where a block keeps the weight. Not in tfr_norm_held, of which there are two.
+template <class ROW> TFR_INLINE tfr_pack<ROW::weight, ROW::vector> *tfr_norm_shared() {
+    __shared__ tfr_pack<ROW::weight, ROW::vector> weight[ROW::shape::packs];
+    return weight;
+}
+
+// The whole weight for a block, or a thread's packs of it, those from element `begin` on. Whoever
+// reads what is shared has passed a barrier: here, or in the sum where that has one.
+template <class ROW, bool ALIGNED, bool SHARES>
+TFR_INLINE void tfr_norm_weights(const tfr_device_args &a, int begin,
+                                 tfr_pack<ROW::weight, ROW::vector> *shared,
+                                 tfr_pack<ROW::weight, ROW::vector> *own) {
     typedef typename ROW::shape shape;
     constexpr int V = ROW::vector, WIDTH = ROW::width;
-    constexpr int T = shape::threads, EACH = shape::each;
-    constexpr int order = ROW::order, dtype = ROW::dtype, weight_dtype = ROW::weight;
-    constexpr int result = tfr_norm_result(order, dtype, weight_dtype);
-    constexpr int out_size = (int)tfr_size_of(result), weight_size = (int)tfr_size_of(weight_dtype);
-    constexpr bool weighted = tfr_norm_has_weight(order);
-    const int group = shape::rows == 1 ? 0 : threadIdx.x / T;
-    const int lane = shape::rows == 1 ? threadIdx.x : threadIdx.x % T;
-    const char *weights = (const char *)a.flat[0];
-
-    tfr_pack<weight_dtype, V> weight[EACH] = {};
-    if constexpr (shape::held && weighted) {
+    if constexpr (SHARES) {
+#pragma unroll 1
+        for (int k = threadIdx.x; k < shape::packs; k += shape::block)
+            tfr_norm_weight<ROW, ALIGNED>(a, k * V, shape::even ? V : WIDTH - k * V, &shared[k]);
+        if (shape::threads <= 32)
+            __syncthreads();
+    } else {
 #pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            const int i = (k * T + lane) * V;
+        for (int k = 0; k < shape::each; k++) {
+            const int i = begin + k * shape::threads * V;
             if (shape::full || i < WIDTH)
-                weight[k] = tfr_load<weight_dtype, V, ALIGNED>(weights + i * weight_size,
-                                                              shape::even ? V : WIDTH - i);
+                tfr_norm_weight<ROW, ALIGNED>(a, i, shape::even ? V : WIDTH - i, &own[k]);
         }
     }
+}
+
+// Scales and stores elements i .. i + n - 1.
+template <class ROW, bool ALIGNED>
+TFR_INLINE void tfr_norm_store(char *const *at, int i, int n, float root,
+                               const tfr_pack<ROW::dtype, ROW::vector> &pack,
+                               const tfr_pack<ROW::weight, ROW::vector> &weight) {
+    constexpr int result = tfr_norm_result(ROW::order, ROW::dtype, ROW::weight);
+    float x[ROW::vector];
+    tfr_floats(pack, x);
+    tfr_norm_scale<ROW::order, ROW::dtype>(x, root, weight);
+    tfr_store<ALIGNED>(at[ROW::out] + i * (int)tfr_size_of(result),
+                       tfr_packed<result, ROW::vector>(x), n);
+}
+
+// Rows that stay in registers from the sum to the result, shape::rows of them at a time. The weight
+// stays in shared memory, or in registers where a block has one row.
+template <class ROW, bool ALIGNED> TFR_INLINE void tfr_norm_held(const tfr_device_args &a) {
+    typedef typename ROW::shape shape;
+    typedef tfr_pack<ROW::weight, ROW::vector> weight_pack;
+    constexpr int V = ROW::vector, WIDTH = ROW::width, T = shape::threads, EACH = shape::each;
+    constexpr bool shares = shape::rows > 1 && tfr_norm_has_weight(ROW::order);
+    const int group = shape::rows == 1 ? 0 : threadIdx.x / T;
+    const int begin = (shape::rows == 1 ? threadIdx.x : threadIdx.x % T) * V;
+    weight_pack *shared = nullptr;
+    if constexpr (shares)
+        shared = tfr_norm_shared<ROW>();
+    weight_pack weight[EACH] = {};
     int turn = 0;
     for (int64_t first = blockIdx.x; first < a.units; first += (int64_t)gridDim.x * shape::rows) {
         const int64_t row = first + (int64_t)group * gridDim.x;
-        const bool mine = shape::rows == 1 || row < a.units; // all threads meet in the sum
+        const bool mine = shape::rows == 1 || row < a.units; // all threads meet at barriers
         char *at[ROW::arrays];
-        float x[V];
+        tfr_pack<ROW::dtype, V> x[EACH] = {};
+        float sum[V] = {};
         tfr_find_row<ROW::arrays>(a.part[0], mine ? row : 0, at);
-        if constexpr (shape::held) {
-            tfr_pack<dtype, V> held[EACH] = {};
-            float squares = 0.0f;
 #pragma unroll
-            for (int k = 0; k < EACH; k++) {
-                const int i = (k * T + lane) * V;
-                if (mine && (shape::full || i < WIDTH))
-                    held[k] = ROW::template first<ALIGNED>(at, i, shape::even ? V : WIDTH - i);
-            }
+        for (int k = 0; k < EACH; k++) {
+            const int i = begin + k * T * V;
+            if (mine && (shape::full || i < WIDTH))
+                x[k] = ROW::template first<ALIGNED>(at, i, shape::even ? V : WIDTH - i);
+        }
+        if (first == blockIdx.x) // the weight, once, while the first rows are under way
+            tfr_norm_weights<ROW, ALIGNED, shares>(a, begin, shared, weight);
 #pragma unroll
-            for (int k = 0; k < EACH; k++) {
-                tfr_floats<dtype, V>(held[k], x);
+        for (int k = 0; k < EACH; k++)
+            tfr_norm_square(x[k], sum);
+        const float root = tfr_norm_root<ROW::order, ROW::dtype, T, shape::block, V>(
+            sum, turn, WIDTH, a.number[0]);
 #pragma unroll
-                for (int n = 0; n < V; n++)
-                    squares = fmaf(x[n], x[n], squares);
-            }
-            squares = tfr_row_sum<T>(squares, turn);
-            const float root = tfr_norm_root<order, dtype>(squares, WIDTH, a.number[0]);
-#pragma unroll
-            for (int k = 0; k < EACH; k++) {
-                const int i = (k * T + lane) * V;
-                tfr_floats<dtype, V>(held[k], x);
-                tfr_norm_scale<order, dtype>(x, root, weight[k]);
-                if (mine && (shape::full || i < WIDTH))
-                    tfr_store<ALIGNED>(at[ROW::out] + i * out_size, tfr_packed<result, V>(x),
-                                       shape::even ? V : WIDTH - i);
-            }
-        } else {
-            float sum[V] = {}; // one for each place of a pack: short sums, small errors
-#pragma unroll 4
-            for (int i = lane * V; i < WIDTH; i += T * V) {
-                tfr_floats<dtype, V>(
-                    ROW::template first<ALIGNED>(at, i, shape::even ? V : WIDTH - i), x);
-#pragma unroll
-                for (int n = 0; n < V; n++)
-                    sum[n] = fmaf(x[n], x[n], sum[n]);
-            }
-#pragma unroll
-            for (int d = V / 2; d > 0; d /= 2)
-#pragma unroll
-                for (int n = 0; n < d; n++)
-                    sum[n] += sum[n + d];
-            sum[0] = tfr_row_sum<T>(sum[0], turn);
-            const float root = tfr_norm_root<order, dtype>(sum[0], WIDTH, a.number[0]);
-#pragma unroll 2
-            for (int i = lane * V; i < WIDTH; i += T * V) {
-                const int n = shape::even ? V : WIDTH - i;
-                if constexpr (weighted)
-                    weight[0] = tfr_load<weight_dtype, V, ALIGNED>(weights + i * weight_size, n);
-                tfr_floats<dtype, V>(ROW::template again<ALIGNED>(at, i, n), x);
-                tfr_norm_scale<order, dtype>(x, root, weight[0]);
-                tfr_store<ALIGNED>(at[ROW::out] + i * out_size, tfr_packed<result, V>(x), n);
-            }
+        for (int k = 0; k < EACH; k++) {
+            const int i = begin + k * T * V, n = shape::even ? V : WIDTH - i;
+            if (mine && (shape::full || i < WIDTH))
+                tfr_norm_store<ROW, ALIGNED>(at, i, n, root, x[k],
+                                             shares ? shared[i / V] : weight[k]);
         }
         turn ^= 1;
     }
+}
+
+// Rows too wide for that, a block for each: read twice.
+template <class ROW, bool ALIGNED> TFR_INLINE void tfr_norm_wide(const tfr_device_args &a) {
+    typedef typename ROW::shape shape;
+    constexpr int V = ROW::vector, WIDTH = ROW::width, STEP = shape::block * V;
+    int turn = 0;
+    for (int64_t row = blockIdx.x; row < a.units; row += gridDim.x) {
+        char *at[ROW::arrays];
+        float sum[V] = {};
+        tfr_find_row<ROW::arrays>(a.part[0], row, at);
+#pragma unroll 4
+        for (int i = threadIdx.x * V; i < WIDTH; i += STEP)
+            tfr_norm_square(ROW::template first<ALIGNED>(at, i, shape::even ? V : WIDTH - i), sum);
+        const float root =
+            tfr_norm_root<ROW::order, ROW::dtype, shape::block, V>(sum, turn, WIDTH, a.number[0]);
+#pragma unroll 2
+        for (int i = threadIdx.x * V; i < WIDTH; i += STEP) {
+            const int n = shape::even ? V : WIDTH - i;
+            tfr_pack<ROW::weight, V> weight = {};
+            tfr_norm_weight<ROW, ALIGNED>(a, i, n, &weight);
+            tfr_norm_store<ROW, ALIGNED>(at, i, n, root, ROW::template again<ALIGNED>(at, i, n),
+                                         weight);
+        }
+        turn ^= 1;
+    }
+}
+
+template <class ROW, bool ALIGNED> TFR_INLINE void tfr_norm_rows(const tfr_device_args &a) {
+    if constexpr (ROW::shape::held)
+        tfr_norm_held<ROW, ALIGNED>(a);
+    else
+        tfr_norm_wide<ROW, ALIGNED>(a);
 }
 
 template <class ROW> TFR_INLINE void tfr_norm_kernel(const tfr_device_args &a) {

@@ -13,7 +13,7 @@ template <int DTYPE, int V> struct tfr_pack {
     static_assert(DTYPE == TFR_F32 || DTYPE == TFR_F16 || (DTYPE == TFR_BF16 && TFR_HAS_BF16),
                   "no such dtype, or bf16 before sm_80");
     enum { bytes = V * (int)tfr_size_of(DTYPE) };
-    uint32_t word[(bytes + 3) / 4];
+    alignas(bytes >= 16 ? 16 : bytes == 8 ? 8 : 4) uint32_t word[(bytes + 3) / 4];
 };
 
 // ------------------------------------------------------------------ conversions

@@ -314,8 +314,8 @@ TFR_INLINE int64_t tfr_row(const tfr_array *a, int64_t row) {
 
 #define TFR_KERNEL_TABLE(lay, option_names, VALUES)                                                \
     extern TFR_KERNEL_EXPORT const tfr_kernel TFR_KERNEL_SYMBOL;                                   \
-    const tfr_kernel TFR_KERNEL_SYMBOL = {TFR_KERNEL_ABI, tfr_plan,     tfr_run,                   \
-                                          lay,            option_names, VALUES(TFR_VALUE_TEXT)};
+    const tfr_kernel TFR_KERNEL_SYMBOL = {                                                         \
+        TFR_KERNEL_ABI, tfr_plan, tfr_run, lay, option_names, VALUES(TFR_VALUE_TEXT)};
 #define TFR_KERNEL(option_names, VALUES) TFR_KERNEL_TABLE(0, option_names, VALUES)
 // Of an op with a CUDA kernel: there is tfr_lay.
 #define TFR_DEVICE_KERNEL(option_names, VALUES) TFR_KERNEL_TABLE(tfr_lay, option_names, VALUES)

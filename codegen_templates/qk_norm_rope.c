@@ -413,8 +413,8 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
     tfr_run_parts(c, begin, end, scratch, run_one);
 }
 
-// For each of q and k: x, cos, sin, out; their weights. No kernel for odd heads, very wide ones, one
-// angle for all columns, one weight for all columns.
+// For each of q and k: x, cos, sin, out; their weights. No kernel for odd heads, very wide ones,
+// one angle for all columns, one weight for all columns.
 static int tfr_lay(const tfr_call *c, tfr_layout *l) {
     tfr_array x, cos, sin;
     get_tables(c, &cos, &sin);

@@ -4,12 +4,12 @@
 // part[0] for q, part[1] for k: x [rows, COS_LAST], cos and sin, which repeat along the heads, and
 // out, the same; rows anywhere in memory (OUT moves heads by strides alone). flat[0], flat[1]: the
 // weights of q's and k's norm [COS_LAST], or absent. number[0], number[1]: their eps.
-// Must move: q and k in, as much out, and cos, sin and the weights once. cos and sin are asked for by
-// each head, and come from the caches; the weights are read once per block.
-// Work: a unit is as many rows of q, or of k, as TFR_QK_THREADS threads have: up to 32 threads for a
-// row, each with packs of the same columns of both halves, which stay in its registers.
-// Rounding: the norm's points (norm_orders.h), then each product and the sum to the dtype that torch
-// promotes the norm's result, cos and sin to.
+// Must move: q and k in, as much out, and cos, sin and the weights once. cos and sin are asked for
+// by each head, and come from the caches; the weights are read once per block for each row at a
+// time. Work: a unit is as many rows of q, or of k, as TFR_QK_THREADS threads have: up to 32
+// threads for a row, each with packs of the same columns of both halves, which stay in its
+// registers. Rounding: the norm's points (norm_orders.h), then each product and the sum to the
+// dtype that torch promotes the norm's result, cos and sin to.
 #include "codegen_templates/device_norm.h"
 #include "codegen_templates/device_rope.h"
 #include "codegen_templates/qk_rows.h"
@@ -95,7 +95,7 @@ TFR_INLINE int64_t do_units(const tfr_device_args &a, int part, int64_t unit, in
         const bool mine = row < rows.count; // all threads meet in the sum
         char *at[ARRAYS];
         tfr_pack<K::x, V> x[EACH][2] = {};
-        float squares = 0.0f;
+        float sum[V] = {};
         tfr_find_row<ARRAYS>(rows, mine ? row : 0, at);
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
@@ -106,15 +106,10 @@ TFR_INLINE int64_t do_units(const tfr_device_args &a, int part, int64_t unit, in
             }
         }
 #pragma unroll
-        for (int k = 0; k < 2 * EACH; k++) {
-            float v[V];
-            tfr_floats(x[k / 2][k % 2], v);
-#pragma unroll
-            for (int n = 0; n < V; n++)
-                squares = fmaf(v[n], v[n], squares);
-        }
-        squares = tfr_row_sum<K::lanes>(squares, 0);
-        const float root = tfr_norm_root<ORDER, K::x>(squares, HEAD, a.number[part]);
+        for (int k = 0; k < 2 * EACH; k++)
+            tfr_norm_square(x[k / 2][k % 2], sum);
+        const float root =
+            tfr_norm_root<ORDER, K::x, K::lanes, TFR_QK_THREADS, V>(sum, 0, HEAD, a.number[part]);
 #pragma unroll
         for (int k = 0; k < EACH; k++)
             if (mine && (K::full || k * K::lanes + lane < K::packs))

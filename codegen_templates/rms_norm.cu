@@ -2,8 +2,8 @@
 //
 // part[0]: x [rows, X_LAST], out [rows, X_LAST], rows anywhere in memory. flat[0]: the weight
 // [X_LAST], but for the orders CAST and ROOT_CAST. number[0]: eps. Dtypes as in rms_norm.c.
-// Must move: x in, as much out, and the weight once; that is what it moves for rows up to 16384 wide
-// (the weight once per block). Wider rows, and then the weight with each, are read twice.
+// Must move: x in, as much out, and the weight once; that is what it moves for rows up to 16384
+// wide (the weight once per block). Wider rows, and then the weight with each, are read twice.
 // Work: one unit is one row, for up to 32 threads where it is narrow, else for a block
 // (tfr_norm_shape). Blocks walk over rows with the weight in registers.
 // Rounding: the sum of squares (fused, in f32) and the root are f32; then x * root and the product
@@ -30,7 +30,7 @@ struct norm_row {
         arrays = 2,
         out = 1
     };
-    typedef tfr_norm_shape<X_LAST, vector> shape;
+    typedef tfr_norm_shape<X_LAST, vector, weight> shape;
 
     template <bool ALIGNED>
     static __device__ tfr_pack<dtype, vector> first(char *const *at, int i, int n) {

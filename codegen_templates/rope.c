@@ -18,8 +18,8 @@
 // Rounding: each product and the sum to torch's promotion of their dtypes, so nothing is rounded in
 // between unless x and cos are bf16 (ROUND=EACH). RESULT: the sum, to x's dtype. FLOAT32: products
 // and sum in f32, the sum rounded to x's dtype; FLOAT32_AS_Q: to q's.
-#include "codegen_templates/lay.h"
 #include "codegen_templates/rope.h"
+#include "codegen_templates/lay.h"
 #include "codegen_templates/rope_layouts.h"
 
 #if defined LAYOUT && defined ROUND && defined COS_DTYPE && defined Q_DTYPE

@@ -6,11 +6,10 @@
 // (PARTIAL) are copied.
 // Must move: q and k in, as much out, cos and sin once. cos and sin are asked for by each head, and
 // come from the caches.
-// Work: a unit is TFR_ROPE_THREADS packs, a pack for each thread: pairs (128 bits of one of them, or
-// of both where they lie side by side; less if the row has no multiple of it) or copied columns. A
-// block has packs of q or of k, not both.
-// Rounding: as rope.c: each product to the dtype that torch promotes to, or f32 where ROUND says so,
-// then the sum to the result's dtype.
+// Work: a unit is TFR_ROPE_THREADS packs, a pack for each thread: pairs (128 bits of one of them,
+// or of both where they lie side by side; less if the row has no multiple of it) or copied columns.
+// A block has packs of q or of k, not both. Rounding: as rope.c: each product to the dtype that
+// torch promotes to, or f32 where ROUND says so, then the sum to the result's dtype.
 #include "codegen_templates/device_rope.h"
 #include "codegen_templates/rope_layouts.h"
 

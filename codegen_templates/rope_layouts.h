@@ -56,8 +56,7 @@ TFR_CONSTANT int result_dtype(int round, int x, int q, int cos, int sin) {
 
 // Pairs in a pack: 128 bits of one of the pair, or of both where they lie side by side.
 TFR_CONSTANT int turned_vector(int layout, int64_t width, int x, int out) {
-    return tfr_divisor(width / 2,
-                       tfr_vector(tfr_promote(x, out)) / (reads_pairs(layout) ? 2 : 1));
+    return tfr_divisor(width / 2, tfr_vector(tfr_promote(x, out)) / (reads_pairs(layout) ? 2 : 1));
 }
 
 // Columns in a pack of those behind the `width` that turn.

@@ -155,8 +155,7 @@ static void collect_layer(tfr_arena *arena, int folder, bool read_only, const tf
         const char *why;
         tfr_key key;
         found one;
-        if (len < 5 || strcmp(file->d_name + len - 5, ".tfrk") != 0 ||
-            has(list, file->d_name)) {
+        if (len < 5 || strcmp(file->d_name + len - 5, ".tfrk") != 0 || has(list, file->d_name)) {
             continue;
         }
         if (tfr_file_read(arena, folder, file->d_name, read_only, false, TFR_ENTRY_MAX_BYTES,
@@ -213,8 +212,7 @@ tfr_status tfr_bundle_pack(tfr_arena *arena, const tfr_str *targets, size_t targ
 }
 
 // ------------------------------------------------------------------ unpacking
-static tfr_status read_bundle(tfr_arena *arena, const char *path, tfr_bundle *out,
-                              tfr_error *err) {
+static tfr_status read_bundle(tfr_arena *arena, const char *path, tfr_bundle *out, tfr_error *err) {
     struct stat s;
     tfr_str bytes;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -1,5 +1,6 @@
-// Kernels of the cache as one file, to be copied to other machines (docs/CACHE.md): `tfrewrite cache
-// pack` and `unpack`. The same kernels give the same bytes, whenever and wherever they are packed.
+// Kernels of the cache as one file, to be copied to other machines (docs/CACHE.md): `tfrewrite
+// cache pack` and `unpack`. The same kernels give the same bytes, whenever and wherever they are
+// packed.
 #ifndef TFR_BUNDLE_H
 #define TFR_BUNDLE_H
 
@@ -25,8 +26,8 @@ const char *tfr_bundle_read(tfr_arena *arena, tfr_str bytes, tfr_bundle *out);
 tfr_status tfr_bundle_pack(tfr_arena *arena, const tfr_str *targets, size_t target_count,
                            tfr_str *out, size_t *kernels, size_t *left_out, tfr_error *err);
 
-// Stores the kernels of the bundle `path` in the cache below `base` (NULL: the user's own), which is
-// made where it is missing. Sound ones that are there stay as they are.
+// Stores the kernels of the bundle `path` in the cache below `base` (NULL: the user's own), which
+// is made where it is missing. Sound ones that are there stay as they are.
 tfr_status tfr_bundle_unpack(const char *path, const char *base, size_t *stored, size_t *kept,
                              tfr_error *err);
 

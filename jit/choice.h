@@ -9,8 +9,8 @@
 #define TFR_CHOICE_FILE_SIZE (32u + sizeof ".tfrc")
 #define TFR_CHOICE_MAX_BYTES 4096u // of a file
 
-// The name under which what a compiler says of itself is remembered: path, and number, size and time
-// of its file.
+// The name under which what a compiler says of itself is remembered: path, and number, size and
+// time of its file.
 #define TFR_CHOICE_COMPILER "compiler " // its start
 tfr_str tfr_choice_compiler(const char *path, const struct stat *status, char *out, size_t size);
 

@@ -1,16 +1,17 @@
 // NVIDIA documents neither the sections of a cubin nor their attributes; what stands here was read
-// off compiled kernels and is held against the compiler's own report (tests/jit/test_cubin_nvrtc.py).
-// A section `.nv.info` is a list of attributes: format, number, then 16 bits that are the value or
-// the size of the value behind them.
+// off compiled kernels and is held against the compiler's own report
+// (tests/jit/test_cubin_nvrtc.py). A section `.nv.info` is a list of attributes: format, number,
+// then 16 bits that are the value or the size of the value behind them.
 #define _GNU_SOURCE // memmem
 #include "jit/cubin.h"
 
 #include <elf.h>
 
 #define CUDA_MACHINE 190u
-#define ABI_NEW 8u         // EI_ABIVERSION; the architecture is in bits 8 to 15 of the flags, before
-                           // in bits 0 to 7
-#define IS_KERNEL 0x10u    // st_other of a kernel's symbol
+#define ABI_NEW                                                                                    \
+    8u                  // EI_ABIVERSION; the architecture is in bits 8 to 15 of the flags, before
+                        // in bits 0 to 7
+#define IS_KERNEL 0x10u // st_other of a kernel's symbol
 #define RESERVED_SHARED 1024u // from sm_90 on the section of shared memory begins with this
 #define MAX_NAME 256u
 

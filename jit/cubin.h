@@ -6,9 +6,9 @@
 #include "jit/target.h"
 
 typedef struct tfr_cubin {
-    tfr_str entry; // the one kernel's name, a C identifier; a view into the bytes
-    int sm;        // the architecture it is for: 90; of PTX the least
-    tfr_str arch;  // with its suffix, "sm_90a"; empty where the compiler does not note it
+    tfr_str entry;         // the one kernel's name, a C identifier; a view into the bytes
+    int sm;                // the architecture it is for: 90; of PTX the least
+    tfr_str arch;          // with its suffix, "sm_90a"; empty where the compiler does not note it
     uint32_t registers;    // per thread; 0 of PTX, which does not know
     uint32_t shared_bytes; // static, of a block; without what the system takes for itself
     uint32_t local_bytes;  // stack of a thread: spilled registers and arrays; 0 of PTX

@@ -28,8 +28,9 @@ tfr_status tfr_template_read(tfr_str *out, const char *directory, const char *na
         (size_t)st.st_size > MAX_TEMPLATE) {
         if (fd >= 0)
             close(fd);
-        return tfr_fail(err, TFR_E_USAGE, path, 0, 0,
-                        "this kernel template cannot be read; the rule file names it in cpu= or cuda=");
+        return tfr_fail(
+            err, TFR_E_USAGE, path, 0, 0,
+            "this kernel template cannot be read; the rule file names it in cpu= or cuda=");
     }
     size_t size = (size_t)st.st_size, have = 0;
     char *text = tfr_arena_alloc(arena, size + 1);
@@ -50,15 +51,15 @@ static bool mentions(tfr_str text, const char *word, size_t n) {
     return false;
 }
 
-// Only what the template reads: kernels that differ in nothing else are one kernel.
-static void define(tfr_buf *source, tfr_buf *label, const tfr_spec *spec, const char *name,
+// Only what the template and its headers read: kernels that differ in nothing else are one kernel.
+static void define(tfr_buf *source, tfr_buf *label, tfr_str body, const char *name,
                    const char *suffix, const char *value) {
     char macro[128];
     size_t n = 0;
     for (const char *p = name; *p && n + 8 < sizeof macro; p++)
         macro[n++] = (char)toupper((unsigned char)*p);
     strcpy(macro + n, suffix);
-    if (!mentions(spec->template_text, macro, strlen(macro)))
+    if (!mentions(body, macro, strlen(macro)))
         return;
     bool wide = strcmp(suffix, "_LAST") == 0;
     tfr_buf_format(source, "#define %s %s%s%s\n", macro, wide ? "INT64_C(" : "", value,
@@ -138,7 +139,10 @@ static void inline_text(inliner *in, const char *name, tfr_str text) {
 
 void tfr_generate(tfr_generated *out, const tfr_spec *spec, tfr_arena *arena) {
     static const char *const dtypes[] = {"TFR_NONE", "TFR_F32", "TFR_BF16", "TFR_F16"};
-    tfr_buf source = {.arena = arena}, label = {.arena = arena};
+    tfr_buf source = {.arena = arena}, label = {.arena = arena}, body = {.arena = arena};
+    inliner in = {.out = &body};
+    inline_text(&in, spec->template_name, spec->template_text);
+    tfr_str text = tfr_buf_str(&body);
     tfr_buf_format(&label, "%s", spec->label);
     if (spec->generic) {
         tfr_buf_format(&label, " generic");
@@ -146,14 +150,13 @@ void tfr_generate(tfr_generated *out, const tfr_spec *spec, tfr_arena *arena) {
         define_options(&source, &label, spec->options);
         for (uint32_t i = 0; i < spec->tensor_count; i++) {
             const tfr_spec_tensor *t = &spec->tensors[i];
-            define(&source, &label, spec, t->name, "_DTYPE", dtypes[t->dtype + 1]);
+            define(&source, &label, text, t->name, "_DTYPE", dtypes[t->dtype + 1]);
             if (t->last >= 0)
-                define(&source, &label, spec, t->name, "_LAST",
+                define(&source, &label, text, t->name, "_LAST",
                        tfr_str_format(arena, "%lld", (long long)t->last).data);
         }
     }
-    inliner in = {.out = &source};
-    inline_text(&in, spec->template_name, spec->template_text);
+    tfr_buf_add_str(&source, text);
     out->source = tfr_buf_str(&source);
     out->label = tfr_buf_str(&label);
 }

@@ -1,6 +1,6 @@
-// What this process has: one slot for each source and target, found by its text. A slot is worked on by one
-// thread at a time, outside the lock; the others wait for it or go on without. The background
-// thread lives as long as there is work for it.
+// What this process has: one slot for each source and target, found by its text. A slot is worked
+// on by one thread at a time, outside the lock; the others wait for it or go on without. The
+// background thread lives as long as there is work for it.
 #define _GNU_SOURCE // pthread_atfork, pthread_sigmask
 #include "jit/jit.h"
 

@@ -1,6 +1,6 @@
 // Kernels: generated source in; a loaded kernel of this machine's processor or the code of a CUDA
-// kernel out, by way of the cache on disk and a compiler. Thread-safe; knows no torch and no op, and
-// never calls the CUDA driver. Nothing here prints: a fault becomes one warning, kept for the
+// kernel out, by way of the cache on disk and a compiler. Thread-safe; knows no torch and no op,
+// and never calls the CUDA driver. Nothing here prints: a fault becomes one warning, kept for the
 // caller, and NULL, upon which the caller runs what stands in for the kernel.
 #ifndef TFR_JIT_H
 #define TFR_JIT_H
@@ -45,8 +45,8 @@ const tfr_device_code *tfr_jit_device_code(const tfr_jit_request *request, tfr_j
                                            tfr_jit_origin *origin);
 
 // Compiles what the cache lacks, for any targets, with `jobs` compilers at once (0: as many as
-// CPUs), for `tfrewrite warmup`: nothing is loaded. `progress` (may be NULL) is called from this thread after
-// each. Gives how many were compiled, found and failed; `err` has the first failure.
+// CPUs), for `tfrewrite warmup`: nothing is loaded. `progress` (may be NULL) is called from this
+// thread after each. Gives how many were compiled, found and failed; `err` has the first failure.
 typedef struct tfr_jit_counts {
     size_t compiled, found, failed;
 } tfr_jit_counts;

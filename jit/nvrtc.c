@@ -1,6 +1,6 @@
 // The library's identity is taken from its file: the build ids of it and of its built-in functions,
-// or the digest of the whole where a file has none, which is remembered as a C compiler's answer is.
-// nvrtcVersion would not do: it says 13.0 of 13.0.48 and 13.0.88.
+// or the digest of the whole where a file has none, which is remembered as a C compiler's answer
+// is. nvrtcVersion would not do: it says 13.0 of 13.0.48 and 13.0.88.
 //
 // A compilation cannot be stopped. So fork and exit wait for those that run, a few seconds: a child
 // would find NVRTC's locks held for ever, and the library's data would be destroyed under it.
@@ -75,8 +75,7 @@ static void wait_until_idle(void) {
     struct timespec limit;
     (void)clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += WAIT_SECONDS;
-    while (state.running &&
-           pthread_cond_timedwait(&state.idle, &state.lock, &limit) != ETIMEDOUT) {
+    while (state.running && pthread_cond_timedwait(&state.idle, &state.lock, &limit) != ETIMEDOUT) {
     }
 }
 
@@ -236,8 +235,10 @@ void tfr_nvrtc_warn_none(void) {
         return; // said when it failed
     }
     if (named && *named) {
-        tfr_warn(TFR_WARN_NO_COMPILER_CUDA, "TFR_NVRTC=%s names no libnvrtc; CUDA kernels cannot "
-                                            "be compiled", named);
+        tfr_warn(TFR_WARN_NO_COMPILER_CUDA,
+                 "TFR_NVRTC=%s names no libnvrtc; CUDA kernels cannot "
+                 "be compiled",
+                 named);
     } else {
         tfr_warn(TFR_WARN_NO_COMPILER_CUDA,
                  "libnvrtc was not found, so CUDA kernels cannot be compiled; `pip install "
@@ -354,7 +355,8 @@ static bool result_of(tfr_arena *arena, nvrtc_program program, bool ptx, tfr_str
         return false;
     }
     char *bytes = tfr_arena_alloc(arena, size + 1);
-    result = ptx ? state.call.nvrtcGetPTX(program, bytes) : state.call.nvrtcGetCUBIN(program, bytes);
+    result =
+        ptx ? state.call.nvrtcGetPTX(program, bytes) : state.call.nvrtcGetCUBIN(program, bytes);
     *binary = ptx ? tfr_str_from(bytes) : (tfr_str){bytes, size};
     return result == 0;
 }
@@ -376,8 +378,8 @@ static bool compile(tfr_arena *arena, const tfr_nvrtc *nvrtc, const tfr_cuda_tar
                        nvrtc->path);
         return false;
     }
-    nvrtc_result result = state.call.nvrtcCompileProgram(
-        program, (int)(sizeof options / sizeof *options), options);
+    nvrtc_result result =
+        state.call.nvrtcCompileProgram(program, (int)(sizeof options / sizeof *options), options);
     tfr_cubin read;
     const char *fault = NULL;
     failure.log = log_of(arena, program);

@@ -158,15 +158,15 @@ static bool in_toolkit(char *out) {
 }
 
 static bool in_system(char *out) {
-    static const char *const folders[] = {
-        "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib",
-        "/usr/local/lib"};
+    static const char *const folders[] = {"/usr/lib64", "/usr/lib/x86_64-linux-gnu",
+                                          "/usr/lib/aarch64-linux-gnu", "/usr/lib",
+                                          "/usr/local/lib"};
     const char *list = getenv("LD_LIBRARY_PATH");
     char folder[TFR_PATH_SIZE];
     while (list && *list) {
         size_t len = strcspn(list, ":");
-        if (*list == '/' && snprintf(folder, sizeof folder, "%.*s", (int)len, list) <
-                                (int)sizeof folder &&
+        if (*list == '/' &&
+            snprintf(folder, sizeof folder, "%.*s", (int)len, list) < (int)sizeof folder &&
             in_folder(folder, "", out)) {
             return true;
         }

@@ -75,9 +75,7 @@ static bool is_message(tfr_str line, tfr_str *name, size_t *number) {
     return *number && starts_with(rest, "): ") && !starts_with(rest, "): warning");
 }
 
-static int limited(tfr_str text, size_t most) {
-    return (int)(text.len < most ? text.len : most);
-}
+static int limited(tfr_str text, size_t most) { return (int)(text.len < most ? text.len : most); }
 
 static void add_messages(tfr_buf *out, tfr_str log, tfr_str source) {
     tfr_str rest = log, name;
@@ -104,7 +102,8 @@ static void add_messages(tfr_buf *out, tfr_str log, tfr_str source) {
         tfr_buf_format(out, "; %zu more", more);
     }
     if (!shown) {
-        tfr_buf_format(out, "%.*s", limited(log, 2 * MAX_MESSAGE), log.len ? log.data : "no reason");
+        tfr_buf_format(out, "%.*s", limited(log, 2 * MAX_MESSAGE),
+                       log.len ? log.data : "no reason");
     }
 }
 

@@ -1,5 +1,5 @@
-// What went wrong in a compilation by NVRTC, for a person: the lines concerned, and a file to repeat
-// it with. Knows no library.
+// What went wrong in a compilation by NVRTC, for a person: the lines concerned, and a file to
+// repeat it with. Knows no library.
 #ifndef TFR_NVRTC_LOG_H
 #define TFR_NVRTC_LOG_H
 

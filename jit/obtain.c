@@ -53,8 +53,8 @@ bool tfr_wanted_make(tfr_arena *arena, const tfr_jit_request *request, bool may_
         out->cuda = tfr_cuda_target_find(request->target);
         assert(out->cuda);
     }
-    bool made = out->cuda ? make_cuda(arena, request, may_run, out)
-                          : make_host(request, may_run, out);
+    bool made =
+        out->cuda ? make_cuda(arena, request, may_run, out) : make_host(request, may_run, out);
     if (made) {
         out->text = tfr_key_text(arena, &out->key);
     }

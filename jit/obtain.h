@@ -1,6 +1,6 @@
-// The bytes of one kernel: from the cache, else from the compiler and into the cache. Which compiler
-// that is, the C compiler or NVRTC, the request's target decides, here and nowhere else. Knows
-// nothing of loading, threads or what is asked for next.
+// The bytes of one kernel: from the cache, else from the compiler and into the cache. Which
+// compiler that is, the C compiler or NVRTC, the request's target decides, here and nowhere else.
+// Knows nothing of loading, threads or what is asked for next.
 #ifndef TFR_OBTAIN_H
 #define TFR_OBTAIN_H
 

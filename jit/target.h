@@ -6,8 +6,8 @@
 #include "runtime/arena.h"
 
 typedef struct tfr_cuda_target {
-    const char *name;  // "sm_90a", "compute_90"
-    int major, minor;  // compute capability: 9, 0
+    const char *name;   // "sm_90a", "compute_90"
+    int major, minor;   // compute capability: 9, 0
     const char *suffix; // "a" or ""; of PTX always ""
     bool ptx;
     bool bf16, fp8; // has them in hardware; kernels of a dtype need it

@@ -34,8 +34,8 @@ static void warm_one(warming *w, size_t i) {
     if (origin == TFR_JIT_FROM_NOWHERE || !stored) {
         tfr_str label = w->requests[i].label;
         if (w->counts.failed++ == 0) {
-            (void)tfr_fail(w->err, TFR_E_USAGE, NULL, 0, 0, "kernel %.*s: %s",
-                           tfr_label_len(label), label.data, why);
+            (void)tfr_fail(w->err, TFR_E_USAGE, NULL, 0, 0, "kernel %.*s: %s", tfr_label_len(label),
+                           label.data, why);
         }
     } else if (origin == TFR_JIT_COMPILED) {
         w->counts.compiled++;

@@ -17,8 +17,8 @@ typedef enum tfr_warning {
     TFR_WARN_NO_COMPILER_CUDA,
     TFR_WARN_COMPILER,      // it failed, or took too long
     TFR_WARN_COMPILER_CUDA, // likewise, NVRTC
-    TFR_WARN_LOAD,        // the system refuses to load code
-    TFR_WARN_DEVICE,      // a CUDA kernel cannot be used
+    TFR_WARN_LOAD,          // the system refuses to load code
+    TFR_WARN_DEVICE,        // a CUDA kernel cannot be used
     TFR_WARN_COUNT,
 } tfr_warning;
 

@@ -131,8 +131,8 @@ static tfr_aten_value constant(lowering *l, tfr_str text) {
         return (tfr_aten_value){.kind = TFR_AV_BOOL, .number = yes};
     if (text.data[0] == '\'')
         return (tfr_aten_value){.kind = TFR_AV_TEXT,
-                                .text = tfr_str_dup(l->arena, (tfr_str){text.data + 1,
-                                                                        text.len - 2})};
+                                .text =
+                                    tfr_str_dup(l->arena, (tfr_str){text.data + 1, text.len - 2})};
     char *end;
     const char *digits = tfr_str_dup(l->arena, text);
     double value = strtod(digits, &end);
@@ -223,8 +223,7 @@ static tfr_aten_value make_list(lowering *l, const tfr_aten_parameter *p, const 
         if (!fits(l, p, items[i]))
             fail(l, "this list with", text_of(l, node(l, args[i].value)->name));
     }
-    return (tfr_aten_value){
-        .kind = TFR_AV_LIST, .index = keep(l, items, count), .count = count};
+    return (tfr_aten_value){.kind = TFR_AV_LIST, .index = keep(l, items, count), .count = count};
 }
 
 static tfr_aten_value call(lowering *l, const row *r, const tfr_arg *args, uint32_t count) {
@@ -300,6 +299,8 @@ static tfr_aten_value lower_module(lowering *l, tfr_value v) {
         return fail(l, "this call of", text_of(l, node(l, operand(l, v, 0))->name));
     tfr_aten_value args[3] = {value_of(l, operand(l, v, 1)),
                               {.kind = TFR_AV_TENSOR, .index = b->tensor}};
+    if (!is_tensor(l, args[0]))
+        return fail(l, "a module's argument other than a", TFR_STR("tensor"));
     switch (b->kind) {
     case TFR_P_LINEAR:
         args[2] = (tfr_aten_value){.kind = TFR_AV_TENSOR, .index = b->tensor + 1};
@@ -400,7 +401,7 @@ static tfr_aten_value lower_aten(lowering *l, tfr_value v) {
     tfr_str name = text_of(l, n->name);
     bool literal = false;
     const row *r = find_row(l, name, n, &literal);
-    if (!r)
+    if (!r || !n->arg_count)
         return fail(l, "the op", name);
     const tfr_arg *args = l->flow->args.items + n->first_arg;
     tfr_arg swapped[2];
@@ -588,7 +589,7 @@ const tfr_aten_program *tfr_aten_program_new(const tfr_rule *rule, uint32_t modu
     lowering l = {.flow = rule->flow, .words = rule->module->words, .arena = arena};
     const tfr_aten_program *p;
     if (rule->siblings) {
-        l.why = rule->params[1].kind == TFR_P_LINEAR ? NULL : "siblings other than Linear";
+        l.why = rule->params[1].kind == TFR_P_LINEAR ? NULL : "calls of modules other than Linear";
         p = siblings(&l, rule, modules, parts);
     } else {
         for (uint32_t i = 0; i < rule->param_count; i++)
@@ -596,7 +597,12 @@ const tfr_aten_program *tfr_aten_program_new(const tfr_rule *rule, uint32_t modu
                  rule->params[i].kind, rule->params[i].value);
         p = program_of(&l, rule->roots, rule->root_count, parts);
     }
-    *why = l.why;
+    *why = l.why ? tfr_str_format(arena,
+                                  "it has no torch operations: rewriter/aten.def does not "
+                                  "have %s",
+                                  l.why)
+                       .data
+                 : NULL;
     return p;
 }
 
@@ -678,9 +684,9 @@ static void print_argument(tfr_buf *out, const tfr_aten_program *p, tfr_aten_val
 
 static void print_step(tfr_buf *out, const tfr_aten_program *p, const tfr_aten_step *step) {
     static const char *const words[] = {
-        [TFR_AS_CALL] = "",   [TFR_AS_ACT] = "act",       [TFR_AS_NORM] = "norm",
-        [TFR_AS_SELECT] = "", [TFR_AS_SIZE] = "size",     [TFR_AS_DTYPE] = "dtype",
-        [TFR_AS_IN] = " in ", [TFR_AS_ADD] = " + ",       [TFR_AS_SUB] = " - ",
+        [TFR_AS_CALL] = "",   [TFR_AS_ACT] = "act",      [TFR_AS_NORM] = "norm",
+        [TFR_AS_SELECT] = "", [TFR_AS_SIZE] = "size",    [TFR_AS_DTYPE] = "dtype",
+        [TFR_AS_IN] = " in ", [TFR_AS_ADD] = " + ",      [TFR_AS_SUB] = " - ",
         [TFR_AS_MUL] = " * ", [TFR_AS_FLOORDIV] = " // "};
     const tfr_aten_value *args = p->values + step->first;
     const tfr_aten_op *op = step->op;

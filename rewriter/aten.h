@@ -83,7 +83,7 @@ typedef struct tfr_aten_step {
     tfr_aten_step_kind kind;
     const tfr_aten_op *op; // of TFR_AS_CALL
     uint32_t first, count; // arguments: values[first ...]; of a call one for each parameter
-    uint32_t last;         // the last step that reads its result; the number of steps: it is given out
+    uint32_t last; // the last step that reads its result; the number of steps: it is given out
 } tfr_aten_step;
 
 typedef struct tfr_aten_program {
@@ -104,8 +104,8 @@ typedef struct tfr_aten_parts {
 } tfr_aten_parts;
 
 // The program of a reference; of siblings, for `modules` modules. Its inputs are the tensors and
-// numbers of the reference's torch op (kernels.h), in order. NULL: *why says what it uses that
-// aten.def does not have. `parts` is only kept.
+// numbers of the reference's torch op (kernels.h), in order. NULL: *why says, for the user, what it
+// uses that aten.def does not have. `parts` is only kept.
 const tfr_aten_program *tfr_aten_program_new(const tfr_rule *rule, uint32_t modules,
                                              const tfr_aten_parts *parts, tfr_arena *arena,
                                              const char **why);

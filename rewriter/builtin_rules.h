@@ -1,5 +1,6 @@
-// The rule files of rewriter/rules/, in order of name, and the tables rewriter/canon.py and acts.py,
-// as they were when the program was built, already parsed. The definitions are written by cmake/embed_rules.c.
+// The rule files of rewriter/rules/, in order of name, and the tables rewriter/canon.py and
+// acts.py, as they were when the program was built, already parsed. The definitions are written by
+// cmake/embed_rules.c.
 #ifndef TFR_BUILTIN_RULES_H
 #define TFR_BUILTIN_RULES_H
 

@@ -94,8 +94,7 @@ static const char *schema(lister *l) {
 
 static void push(lister *l, const tfr_rule *rule, tfr_kernel_ops *out) {
     l->op.schema = schema(l);
-    l->op.aten =
-        tfr_aten_program_new(rule, l->op.output_count, l->parts, l->arena, &l->op.no_aten);
+    l->op.aten = tfr_aten_program_new(rule, l->op.output_count, l->parts, l->arena, &l->op.no_aten);
     *TFR_PUSH(l->arena, &out->ops) = l->op;
 }
 

@@ -30,13 +30,13 @@ typedef struct tfr_kernel_argument {
 typedef struct tfr_kernel_op {
     const char *op, *variant;
     const char *schema; // "rms_norm.cast_then_weight(Tensor x, Tensor weight, float eps) -> Tensor"
-    const char *options; // "ORDER=CAST_WEIGHT"
+    const char *options;       // "ORDER=CAST_WEIGHT"
     const char *template_name; // for the host; it also plans the calls of the CUDA kernel
     const char *cuda_template; // NULL: there is none
-    const char *directory; // of a user's rule file, where its template is; NULL: built in
+    const char *directory;     // of a user's rule file, where its template is; NULL: built in
     tfr_kernel_argument *arguments;
     uint32_t argument_count, output_count;
-    uint32_t order;   // among the references of the op
+    uint32_t order;               // among the references of the op
     const tfr_aten_program *aten; // what runs without a kernel; NULL: none, as no_aten says
     const char *no_aten;
     bool is_siblings; // `variant` is "m<count>"

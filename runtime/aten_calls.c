@@ -84,8 +84,7 @@ static tfr_value_bits make_one(const frame *f, const tfr_aten_parameter *p, tfr_
     }
 }
 
-static tfr_value_bits make_argument(const frame *f, const tfr_aten_parameter *p,
-                                    tfr_aten_value v) {
+static tfr_value_bits make_argument(const frame *f, const tfr_aten_parameter *p, tfr_aten_value v) {
     if (v.kind == TFR_AV_NONE || (v.kind == TFR_AV_TENSOR && p->optional && !tensor_of(f, v)))
         return 0;
     tfr_list list = NULL;
@@ -98,25 +97,29 @@ static tfr_value_bits make_argument(const frame *f, const tfr_aten_parameter *p,
 }
 
 // ------------------------------------------------------------------ calls
+static void flatten(const frame *f, tfr_aten_type type, tfr_aten_value v, tfr_flat_call *out) {
+    uint32_t *count = type == TFR_AT_TENSOR ? &out->tensor_count : &out->integer_count;
+    if (v.kind == TFR_AV_NONE || *count == TFR_FLAT_MAX)
+        return;
+    if (type == TFR_AT_TENSOR)
+        out->tensors[*count] = tensor_of(f, v);
+    else
+        out->integers[*count] = integer_of(f, v);
+    ++*count;
+}
+
 static const char *call_without_lists(const frame *f, const tfr_aten_step *step, tfr_tensor *out) {
     const tfr_aten_value *args = f->p->values + step->first;
     tfr_flat_call flat = {.tensor_count = 0};
     for (uint32_t i = 0; i < step->count; i++) {
-        bool list = args[i].kind == TFR_AV_LIST;
-        const tfr_aten_value *items = list ? f->p->values + args[i].index : &args[i];
-        for (uint32_t k = 0; k < (list ? args[i].count : 1); k++) {
-            bool tensor = step->op->parameters[i].type == TFR_AT_TENSOR;
-            if (items[k].kind == TFR_AV_NONE ||
-                flat.tensor_count + flat.integer_count == TFR_ATEN_MAX_PARAMETERS)
-                continue;
-            if (tensor)
-                flat.tensors[flat.tensor_count++] = tensor_of(f, items[k]);
-            else
-                flat.integers[flat.integer_count++] = integer_of(f, items[k]);
-        }
+        tfr_aten_type type = step->op->parameters[i].type;
+        if (args[i].kind != TFR_AV_LIST)
+            flatten(f, type, args[i], &flat);
+        for (uint32_t k = 0; k < args[i].count; k++)
+            flatten(f, type, f->p->values[args[i].index + k], &flat);
     }
-    bool needs_newer = false;
-    if (tfr_aten_call_without_lists(step->op, &flat, out, &needs_newer))
+    bool needs_newer = flat.integer_count == TFR_FLAT_MAX || flat.tensor_count == TFR_FLAT_MAX;
+    if (!needs_newer && tfr_aten_call_without_lists(step->op, &flat, out, &needs_newer))
         return NULL;
     return needs_newer ? "without a kernel it needs torch 2.10 or newer" : failed(step->op->name);
 }
@@ -145,8 +148,8 @@ static const char *dispatch(const frame *f, const tfr_aten_step *step, tfr_tenso
 static const char *add(const frame *f, const tfr_aten_step *step, tfr_tensor *out) {
     const tfr_aten_value *args = f->p->values + step->first;
     tfr_tensor other = make_tensor(f, args[1]);
-    bool done = tfr_torch_add(tensor_of(f, args[0]), other,
-                              step->op->how == TFR_ATEN_ADD ? 1 : -1, out);
+    bool done =
+        tfr_torch_add(tensor_of(f, args[0]), other, step->op->how == TFR_ATEN_ADD ? 1 : -1, out);
     release(&other);
     return done ? NULL : failed(step->op->name);
 }
@@ -232,7 +235,9 @@ static bool is_in(const frame *f, const tfr_aten_value *args) {
     return false;
 }
 
-static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+static int64_t floor_divide(int64_t a, int64_t b) {
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 
 static const char *compute(const frame *f, const tfr_aten_step *step, int64_t *out) {
     const tfr_aten_value *args = f->p->values + step->first;
@@ -299,7 +304,9 @@ const char *tfr_aten_run(const tfr_aten_program *program, const tfr_aten_inputs 
     for (uint32_t i = 0; i < program->result_count; i++) {
         tfr_tensor result = why ? NULL : tensor_of(&f, program->results[i]);
         out[i] = NULL;
-        if (result && tfr_torch.aoti_torch_new_tensor_handle(result, &out[i]))
+        if (!why && !result)
+            why = "a tensor is missing";
+        else if (!why && tfr_torch.aoti_torch_new_tensor_handle(result, &out[i]))
             why = failed("a result");
     }
     for (uint32_t i = 0; i < program->result_count && why; i++)

@@ -28,7 +28,7 @@ static bool unsqueeze(tfr_tensor x, int64_t dim, tfr_tensor *out) {
 
 // view(x, sizes) is view_as a tensor of those sizes, which needs no memory but one element.
 static bool view(const char *op, const tfr_flat_call *c, tfr_tensor *out) {
-    int64_t strides[TFR_ATEN_MAX_PARAMETERS] = {0};
+    int64_t strides[TFR_FLAT_MAX] = {0};
     tfr_tensor shape;
     if (tfr_torch.aoti_torch_empty_strided(c->integer_count, c->integers, strides,
                                            tfr_torch.aoti_torch_dtype_float32(),
@@ -105,13 +105,15 @@ bool tfr_aten_call_without_lists(const tfr_aten_op *op, const tfr_flat_call *cal
     static const struct {
         const char *name;
         bool (*run)(const tfr_flat_call *, tfr_tensor *);
-    } ways[] = {{"aten::mean", mean},
-                {"aten::cat", cat},
-                {"aten::stack", stack},
-                {"aten::view", view_as},
-                {"aten::reshape", reshape_as}};
+        uint32_t integers; // that it knows; 0: any
+    } ways[] = {{"aten::mean", mean, 2},
+                {"aten::cat", cat, 1},
+                {"aten::stack", stack, 1},
+                {"aten::view", view_as, 0},
+                {"aten::reshape", reshape_as, 0}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (strcmp(ways[i].name, op->name) == 0)
+        if (strcmp(ways[i].name, op->name) == 0 &&
+            (!ways[i].integers || ways[i].integers == call_of->integer_count))
             return ways[i].run(call_of, out);
     *needs_newer = true;
     return false;

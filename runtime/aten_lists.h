@@ -7,9 +7,10 @@
 #include "runtime/torch_abi.h"
 
 // A call's arguments by kind, in order: tensors (borrowed); sizes, dimensions and flags.
+#define TFR_FLAT_MAX 16
 typedef struct tfr_flat_call {
-    tfr_tensor tensors[TFR_ATEN_MAX_PARAMETERS];
-    int64_t integers[TFR_ATEN_MAX_PARAMETERS];
+    tfr_tensor tensors[TFR_FLAT_MAX];
+    int64_t integers[TFR_FLAT_MAX];
     uint32_t tensor_count, integer_count;
 } tfr_flat_call;
 

@@ -164,6 +164,10 @@ const char *tfr_op_call_device(tfr_op_kernels *op, tfr_op_call *s, const char **
     why = tfr_op_kernels_plan(generic, &s->c);
     if (why)
         return why;
+    if (s->c.units == 0) { // no kernel is needed, nor is there one for rows without a width
+        *path = "cuda";
+        return tfr_op_call_allocate(s);
+    }
     const tfr_driver_kernel *kernel;
     bool done = false;
     switch (

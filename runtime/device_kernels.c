@@ -131,7 +131,7 @@ tfr_device_answer tfr_device_kernels_get(tfr_op_kernels *op, const tfr_call *c, 
     if (is_new)
         e = add(op, make(op, c, &key, norm, act, device));
     if (!atomic_load_explicit(&e->settled, memory_order_acquire) &&
-        (is_new ||
+        (is_new || tfr_op_kernels_mode(op) == TFR_JIT_SYNC || // another thread may be at it: wait
          tfr_now_ns() - atomic_load_explicit(&e->asked, memory_order_relaxed) > TFR_POLL_NS))
         ask(op, e);
     *out = atomic_load_explicit(&e->kernel, memory_order_acquire);

@@ -12,9 +12,9 @@ typedef enum tfr_status {
 } tfr_status;
 
 typedef struct tfr_error {
-    char path[512];    // "" when no file is concerned; "<stdin>" for "-"
-    uint32_t line;     // from 1; 0: unknown
-    uint32_t column;   // from 1, in characters; 0: unknown
+    char path[512];     // "" when no file is concerned; "<stdin>" for "-"
+    uint32_t line;      // from 1; 0: unknown
+    uint32_t column;    // from 1, in characters; 0: unknown
     char message[1280]; // what is wrong and what to do, one sentence or two, no final newline
 } tfr_error;
 

@@ -140,8 +140,7 @@ const char *tfr_op_call_allocate(tfr_op_call *s) {
 
 const char *tfr_op_call_aten(tfr_op_kernels *op, tfr_op_call *s, const char **path) {
     const tfr_kernel_op *def = tfr_op_kernels_def(op);
-    tfr_aten_inputs in = {
-        .tensors = s->in, .numbers = s->c.number, .norm = s->norm, .act = s->act};
+    tfr_aten_inputs in = {.tensors = s->in, .numbers = s->c.number, .norm = s->norm, .act = s->act};
     *path = "aten";
     return def->aten ? tfr_aten_run(def->aten, &in, s->out) : def->no_aten;
 }

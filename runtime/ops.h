@@ -18,8 +18,8 @@ TFR_EXPORT const char *tfr_torch_register(const char *directories);
 // "rms_norm\tcast_then_weight\nrms_norm\t...": the ops that are registered.
 TFR_EXPORT const char *tfr_torch_registered(void);
 
-// What served this thread's last op; "" before the first. On the CPU "generic", "jit" or "torch"; on
-// a CUDA device "cuda", "aten" (the rule's torch operations), "torch" or "packed" (matmuls).
+// What served this thread's last op; "" before the first. On the CPU "generic", "jit" or "torch";
+// on a CUDA device "cuda", "aten" (the rule's torch operations), "torch" or "packed" (matmuls).
 TFR_EXPORT const char *tfr_torch_last_path(void);
 
 // Takes the oldest warning; false: there is none.

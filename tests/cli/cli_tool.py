@@ -7,10 +7,14 @@ import resource
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 BIN = os.environ["TFR_BIN"]
 NOBODY = 65534
+# The one that tests/requirements.txt installs, whatever environment is active.
+(NVRTC,) = {str(p) for f in sys.path for p in Path(f).glob("nvidia/cu13/lib/libnvrtc.so.13")}
+os.environ["TFR_NVRTC"] = NVRTC
 
 # One MLP that is fused, and two projections that are not: their input changes in between.
 EXAMPLE = b"""\

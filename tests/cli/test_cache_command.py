@@ -161,6 +161,114 @@ def test_gc(cache):
     assert cache.run("gc", "--max-size", "0").returncode == 0 and cache.entries() == []
 
 
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory) -> Path:
+    """A cache with two kernels for each of three targets."""
+    return warm_for("sm_80,host,compute_90", tmp_path_factory.mktemp("mixed"))
+
+
+def warm_for(arch: str, folder: Path) -> Path:
+    (folder / "modeling_x.py").write_text(MODEL)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    env = environment(TFR_CACHE_DIR=str(folder / "cache"), TFR_CACHE_RO=None)
+    arguments = ("--config", folder / "config.json", "--arch", arch, "--only", "rms_norm")
+    done = run("warmup", folder, *arguments, env=env)
+    assert done.returncode == 0, done.stderr
+    return folder / "cache"
+
+
+def test_pack_and_unpack(mixed, tmp_path):
+    bundle = tmp_path / "bundle"
+    done = Cache(mixed).run("pack", bundle)
+    assert done.returncode == 0 and done.stderr == b""
+    assert done.stdout.decode().startswith(f"6 kernels packed into {bundle}, ")
+    cache = Cache(tmp_path / "there")
+    done = cache.run("unpack", bundle)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == (
+        f"6 kernels: 6 stored, 0 there before (cache: {cache.kernels})\n"
+    )
+    assert [e.name for e in cache.entries()] == [e.name for e in Cache(mixed).entries()]
+    assert all(
+        a.read_bytes() == b.read_bytes() for a, b in zip(cache.entries(), Cache(mixed).entries())
+    )
+    before = {e: e.stat().st_ino for e in cache.entries()}
+    assert b"0 stored, 6 there before" in cache.run("unpack", bundle).stdout
+    assert {e: e.stat().st_ino for e in cache.entries()} == before
+    # A damaged one is replaced, a sound one never.
+    cache.entries()[0].write_bytes(b"damaged")
+    assert b"1 stored, 5 there before" in cache.run("unpack", bundle).stdout
+    assert cache.run("verify").stdout == b"6 sound, 0 damaged\n"
+
+
+def test_the_same_kernels_give_the_same_bundle(mixed, tmp_path):
+    """Whatever order, time and folder they were compiled in."""
+    (tmp_path / "other").mkdir()
+    again = warm_for("compute_90,sm_80,host", tmp_path / "other")
+    for entry in Cache(again).entries():
+        os.utime(entry, (0, 0))
+    for name, folder in (("one", mixed), ("two", again), ("one again", mixed)):
+        assert Cache(folder).run("pack", tmp_path / name).returncode == 0
+    one = (tmp_path / "one").read_bytes()
+    assert one == (tmp_path / "two").read_bytes() == (tmp_path / "one again").read_bytes()
+
+
+def test_pack_for_some_architectures(mixed, tmp_path):
+    cache = Cache(mixed)
+    assert b"2 kernels packed" in cache.run("pack", tmp_path / "b", "--arch", "host").stdout
+    done = cache.run("pack", tmp_path / "b", "--arch", "sm_80", "--arch", "compute_90")
+    assert b"4 kernels packed" in done.stdout
+    done = cache.run("pack", tmp_path / "none", "--arch", "sm_120a")
+    assert done.returncode == 2 and not (tmp_path / "none").exists()
+    assert b"no kernel to pack for these architectures" in done.stderr
+
+
+def test_unpacked_as_a_read_only_layer(mixed, tmp_path):
+    bundle, layer = tmp_path / "bundle", tmp_path / "layer"
+    assert Cache(mixed).run("pack", bundle).returncode == 0
+    done = Cache(tmp_path / "own").run("unpack", bundle, "-o", layer)
+    assert done.returncode == 0 and f"(cache: {layer}/kernels)" in done.stdout.decode()
+    both = Cache(tmp_path / "own", TFR_CACHE_RO=str(layer))
+    assert len(both.listing()) == 6 and not both.folder.exists()
+    # What a layer has is packed too, once.
+    assert both.run("unpack", bundle).returncode == 0
+    assert b"6 kernels packed" in both.run("pack", tmp_path / "again").stdout
+    assert (tmp_path / "again").read_bytes() == bundle.read_bytes()
+
+
+def test_damaged_kernels_are_not_packed(mixed, tmp_path):
+    shutil.copytree(mixed, tmp_path / "cache")
+    cache = Cache(tmp_path / "cache")
+    cache.entries()[0].write_bytes(cache.entries()[1].read_bytes())
+    done = cache.run("pack", tmp_path / "bundle")
+    assert done.returncode == 0 and b"5 kernels packed" in done.stdout
+    assert b"; 1 damaged left out, see `tfrewrite cache verify`" in done.stdout
+
+
+def test_damaged_bundles_store_nothing(mixed, tmp_path):
+    bundle = tmp_path / "bundle"
+    assert Cache(mixed).run("pack", bundle).returncode == 0
+    data = bundle.read_bytes()
+    cache = Cache(tmp_path / "cache")
+    for damaged in (b"", b"text", data[:-1], data + b"\0", data[:5000] + b"?" + data[5001:]):
+        bundle.write_bytes(damaged)
+        done = cache.run("unpack", bundle)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.decode().startswith(f"{bundle}: error: not unpacked: it")
+        assert not cache.folder.exists()
+    os.mkfifo(tmp_path / "pipe")
+    assert b"no regular file" in cache.run("unpack", tmp_path / "pipe").stderr
+
+
+def test_pack_where_nothing_can_be_written(mixed, tmp_path):
+    done = Cache(mixed).run("pack", tmp_path / "none" / "bundle")
+    assert done.returncode == 2 and b"cannot write" in done.stderr
+    assert Cache(mixed).run("pack", tmp_path / "bundle").returncode == 0
+    (tmp_path / "file").write_bytes(b"")
+    done = Cache(tmp_path / "file").run("unpack", tmp_path / "bundle")
+    assert done.returncode == 2 and b"error: kernel cache: " in done.stderr
+
+
 def test_refused_folder(cache):
     """A folder that others may write to holds nothing to be believed."""
     cache.kernels.chmod(0o777)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_tool import EXAMPLE, lines, run
+from cli_tool import EXAMPLE, environment, lines, run
 from test_bad_input import REFUSED, RULE_FAULTS
 from test_output import USAGE
 
@@ -72,7 +72,8 @@ def test_refusals(name):
 def test_usage(arguments, tmp_path):
     (tmp_path / "modeling_x.py").write_bytes(EXAMPLE)
     (tmp_path / "dangling").symlink_to("nowhere")
-    done = run(*arguments, cwd=tmp_path)
+    env = environment(TFR_CACHE_DIR=str(tmp_path / "cache"), TFR_CACHE_RO=None)
+    done = run(*arguments, cwd=tmp_path, env=env)
     (line,) = lines(done.stderr)
     assert done.returncode == 2
     check(2, line)

@@ -259,6 +259,52 @@ def test_text_of_the_configuration_stays_text(place):
     assert "?[31m?red" in lines(done.stderr)[0]
 
 
+def test_cuda(place):
+    """With no driver and no GPU: for each architecture the ops that have CUDA kernels."""
+    chosen = ("--only", "rms_norm,linear")
+    done = place.warm("--arch", "sm_90a,host,compute_80", *chosen)
+    assert done.returncode == 0 and counts(done) == (6, 6, 0, 0)
+    ends = [label.rsplit(" ", 1)[1] for label in place.labels()]
+    assert sorted(ends) == ["WEIGHT_DTYPE=TFR_BF16"] * 2 + ["compute_80"] * 2 + ["sm_90a"] * 2
+    assert counts(place.warm("--arch", "sm_90a", "-j", "1", *chosen)) == (2, 0, 2, 0)
+    assert counts(place.warm("--arch", "host,host", *chosen)) == (2, 0, 2, 0)
+    listing = json.loads(place.run("cache", "ls", "--json").stdout)["items"]
+    (item, _) = [i for i in listing if i.get("target") == "sm_90a"]
+    assert item["block"] > 0 and item["registers"] > 0 and "shared_bytes" in item
+    assert item["compiler"].startswith("nvrtc 13.0, build ")
+    assert all("block" not in i for i in listing if i.get("target", "x86").startswith(("x", "a")))
+
+
+def test_cuda_dtypes(place):
+    only = ("--only", "rms_norm")
+    done = place.warm("--arch", "sm_75,sm_80", "--dtype", "bf16,f16,f32", *only)
+    assert counts(done) == (10, 10, 0, 0)
+    assert lines(done.stderr)[:-1] == ["not warmed: 2 kernels for sm_75, which has no bfloat16"]
+    place.configure(hidden_size=48, heads=4, dtype="float16")
+    assert counts(place.warm("--arch", "sm_75", *only)) == (2, 0, 2, 0)
+    assert counts(place.warm(*only)) == (4, 4, 0, 0)  # the host: bfloat16 and float32
+    assert counts(place.warm("--arch", "sm_75,host", *only)) == (8, 0, 8, 0)
+    done = place.warm("--arch", "sm_75", "--dtype", "bf16", *only)
+    assert (done.returncode, counts(done)) == (0, (0, 0, 0, 0))
+
+
+def test_no_nvrtc(place):
+    """The host's kernels are compiled; the first of the others says what is missing."""
+    arguments = ("--arch", "sm_80,host", "--only", "rms_norm")
+    done = place.warm(*arguments, variables={"TFR_NVRTC": "/nonexistent"})
+    assert done.returncode == 2 and counts(done) == (4, 2, 0, 2)
+    first, second, _ = lines(done.stderr)
+    assert first == (
+        "tfrewrite: warning: TFR_NVRTC=/nonexistent names no libnvrtc; CUDA kernels cannot be "
+        "compiled"
+    )
+    assert second.endswith(" sm_80: there is no libnvrtc to compile it with")
+    # What is in the cache needs none.
+    assert counts(place.warm(*arguments)) == (4, 2, 2, 0)
+    done = place.warm(*arguments, variables={"TFR_NVRTC": "/nonexistent"})
+    assert done.returncode == 0 and counts(done) == (4, 0, 4, 0)
+
+
 RULE = '''\
 """twice: x + x."""
 
@@ -300,6 +346,36 @@ def test_rules_of_the_user(place):
     assert counts(place.warm("--rules", rules, "--only", "twice")) == (1, 1, 0, 0)
     assert place.labels() == ["twice.twice X_LAST=48"]
     assert counts(place.warm("--rules", rules, "--only", "twice")) == (1, 0, 1, 0)
+
+
+CUDA_TEMPLATE = """\
+extern "C" __global__ void __launch_bounds__(32) tfr_twice(long long *out) {
+    out[0] = X_LAST + FAULT;
+}
+"""
+
+
+def test_cuda_rules_of_the_user(place):
+    """A template that does not compile: its lines are named, and the other kernels compiled."""
+    rules = place.folder / "rules"
+    rules.mkdir()
+    (rules / "twice.py").write_text(RULE.replace('cpu="twice.c"', 'cpu="twice.c", cuda="twice.cu"'))
+    (rules / "twice.c").write_text(TEMPLATE)
+    (rules / "twice.cu").write_text('#include "device.h"\n' + CUDA_TEMPLATE)
+    place.model.write_text(
+        MODEL + "\n\nclass X(nn.Module):\n    def __init__(self, config):\n"
+        "        super().__init__()\n        self.p = nn.Linear(4, config.hidden_size)\n\n"
+        "    def forward(self, x):\n        y = self.p(x)\n        return y + y.exp()\n"
+    )
+    arguments = ("--arch", "sm_90a", "--rules", rules, "--only", "twice,rms_norm")
+    done = place.warm(*arguments, variables={"TMPDIR": str(place.folder)})
+    assert done.returncode == 2 and counts(done) == (3, 2, 0, 1)
+    (error,) = [line for line in lines(done.stderr) if "error: kernel twice" in line]
+    assert 'twice.cu(3): error: identifier "FAULT" is undefined [line 3: out[0] = X_LAST' in error
+    assert len(list(place.folder.glob("tfrewrite-nvrtc-*.cu"))) == 1
+    (rules / "twice.cu").write_text('#include "device.h"\n' + CUDA_TEMPLATE.replace("FAULT", "1"))
+    assert counts(place.warm(*arguments)) == (3, 1, 2, 0)
+    assert "twice.twice X_LAST=48 sm_90a" in place.labels()
 
 
 def test_unusable_cache(place):

@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-_LINE = re.compile(r"\t(?P<guard>@!?%p\d+ )?\s*(?P<code>[a-z]\w*(?:\.\w+|::\w+)*)\s*(?P<rest>[^;]*);$")
+_LINE = re.compile(
+    r"\t(?P<guard>@!?%p\d+ )?\s*(?P<code>[a-z]\w*(?:\.\w+|::\w+)*)\s*(?P<rest>[^;]*);$"
+)
 _ADDRESS = re.compile(r"\[(?P<base>[%\w]+)(?:\+(?P<offset>-?\d+))?\]")
 _LABEL = re.compile(r"^(\$\w+):")
 OTHERS = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "eq": "ne", "ne": "eq"}
@@ -190,7 +192,9 @@ def drop_addend(i):
     if i.parts[0] == "fma":
         yield i.text(f"mul.{'.'.join(i.parts[1:])}", i.operands[:3])
     if i.parts[0] in ("add", "sub") and len(i.operands) == 3:
-        yield i.text(f"mov.{'b' if i.parts[-1][0] in 'us' else 'f'}{i.parts[-1][1:]}", i.operands[:2])
+        yield i.text(
+            f"mov.{'b' if i.parts[-1][0] in 'us' else 'f'}{i.parts[-1][1:]}", i.operands[:2]
+        )
 
 
 @operator
@@ -204,7 +208,9 @@ def change_branch(i):
     """Always, never, or the other way."""
     if i.guard:
         yield i.text(guard="")
-        yield i.text(guard=i.guard.replace("!", "") if "!" in i.guard else i.guard.replace("@", "@!"))
+        yield i.text(
+            guard=i.guard.replace("!", "") if "!" in i.guard else i.guard.replace("@", "@!")
+        )
         if i.parts[0] == "bra":
             yield ""
 
@@ -268,7 +274,12 @@ def drop_store(i):
 @operator
 def other_special_register(i):
     """Threads for blocks."""
-    pairs = {"%tid.x": "%ctaid.x", "%ctaid.x": "%tid.x", "%nctaid.x": "%ntid.x", "%ntid.x": "%nctaid.x"}
+    pairs = {
+        "%tid.x": "%ctaid.x",
+        "%ctaid.x": "%tid.x",
+        "%nctaid.x": "%ntid.x",
+        "%ntid.x": "%nctaid.x",
+    }
     if i.operands and i.operands[-1] in pairs:
         yield i.text(operands=[*i.operands[:-1], pairs[i.operands[-1]]])
 

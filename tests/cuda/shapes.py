@@ -4,6 +4,7 @@ ops' arguments, no kernel and no device.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -38,6 +39,32 @@ def shifted(t: torch.Tensor) -> torch.Tensor:
     """The same tensor one element further on in memory, so that no access of 128 bits is aligned."""
     room = torch.empty(t.numel() + 1, dtype=t.dtype)[1:].view(t.shape)
     return room.copy_(t)
+
+
+def laid(t: torch.Tensor, aligned: bool) -> torch.Tensor:
+    """The same tensor, its rows in the same order in memory: each padded so that it starts at a
+    multiple of 16 bytes, or one element behind where it would.
+    """
+    order = sorted(range(t.dim() - 1), key=lambda i: -t.stride(i))
+    width = -(-t.shape[-1] // 8) * 8 if aligned else t.shape[-1]
+    room = torch.empty(
+        math.prod(t.shape[:-1]) * width + 1 - aligned, dtype=t.dtype
+    ).fill_(NAN)[1 - aligned :]
+    placed = room.view(*(t.shape[i] for i in order), width)[..., : t.shape[-1]]
+    placed = placed.permute(*(order.index(i) for i in range(t.dim() - 1)), t.dim() - 1)
+    return placed.copy_(t)
+
+
+def every_rank(width, dtype, make: Make = exact, rows=150) -> Iterator[torch.Tensor]:
+    """Rows that need one, two, three and four dimensions to find, or many of one, each aligned and
+    not.
+    """
+    for aligned in (True, False):
+        yield laid(make((5, width), dtype, 1), aligned)
+        yield laid(make((rows, width), dtype, 12), aligned)
+        yield laid(make((3, 5, width), dtype, 2).permute(1, 0, 2), aligned)
+        yield laid(make((4, 2, 3, width), dtype, 3).permute(2, 1, 0, 3), aligned)
+        yield laid(make((2, 5, 3, 4, width), dtype, 4).permute(3, 1, 0, 2, 4), aligned)
 
 
 def arrangements(width, dtype, make: Make = exact) -> Iterator[torch.Tensor]:

@@ -134,4 +134,3 @@ def everywhere() -> Iterator[None]:
     finally:
         kernels.get, guards._FLOATS = get, floats
         ops.install(rules.load())
-

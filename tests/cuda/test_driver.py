@@ -27,7 +27,7 @@ CODES = {
     **STICKY,
 }
 FOR_EVER = 1 << 30
-PLANS = [(0, 1), (0, FOR_EVER), (1, 1), (2, FOR_EVER)]  # after so many calls, so often
+PLANS = [(0, 1), (0, FOR_EVER), (1, 1)]  # after so many calls, so often
 
 
 def functions() -> dict[str, bool]:
@@ -57,20 +57,20 @@ class Outcome:
 def rms_norm(*arguments):
     """torch's op, under the dispatch key CUDA, whether or not there is a driver."""
     import torch
-    from tfrewrite import kernels, rules
+    from tfrewrite import kernels
 
-    kernels.install(rules.load())
     overload = kernels.get("rms_norm", "cast_then_weight")
     return overload._op_dk(torch._C.DispatchKey.CUDA, *arguments)
 
 
 def prepare():
-    """Imports what a case needs and opens nothing."""
+    """Imports what a case needs, lazily imported modules too, and opens nothing."""
     import torch
     from tfrewrite import kernels, rules
 
     torch.set_num_threads(1)
     kernels.install(rules.load())
+    torch.testing.assert_close(torch.ones(2), torch.ones(2))
 
 
 def call_some(dtypes=("float32", "float32", "bfloat16", "float32"), simulator=True) -> Outcome:
@@ -80,6 +80,7 @@ def call_some(dtypes=("float32", "float32", "bfloat16", "float32"), simulator=Tr
 
     if simulator:
         import simulated
+    kernels.install(rules.load())
     outcome = Outcome()
     reference = kernels.reference(rules.load()["rms_norm"], "cast_then_weight")
     for i, name in enumerate(dtypes):
@@ -168,7 +169,7 @@ def simulated_library() -> str:
 
 
 def judge(code, outcome) -> str:
-    """"" or what is wrong with it."""
+    """ "" or what is wrong with it."""
     if isinstance(outcome, str):
         return outcome
     known = {"cuda", "aten", "error"}
@@ -281,9 +282,9 @@ FLOATS = ("float32", "bfloat16")
     "settings, target, paths, words",
     [
         ({"driver": 11000}, "compute_90", "aten aten", "11.0"),
-        ({"driver": 11020}, "compute_90", "cuda cuda", ""),
-        ({"driver": 12000}, "compute_90", "cuda cuda", ""),
-        ({"devices": 0}, "compute_90", "aten aten", "no device"),
+        ({"driver": 12000}, "compute_90", "aten aten", "does not load"),  # older than NVRTC
+        ({"driver": 99000}, "compute_90", "cuda cuda", ""),
+        ({"devices": 0}, "compute_90", "aten aten", "CUDA_ERROR_NO_DEVICE"),
         ({"capability": 6.1}, "", "aten aten", "6.1 is older"),
         ({"capability": 7.5}, "compute_75", "cuda aten", "no bfloat16"),
         ({"capability": 13.0}, "", "cuda cuda", ""),  # PTX of the newest row
@@ -370,7 +371,7 @@ def test_without_nvrtc(kind, tmp_path):
     outcome = run(call_some, FLOATS, TFR_NVRTC=str(path), TFR_CACHE_DIR=folder)
     assert outcome.paths == ["aten", "aten"] and not outcome.errors
     assert len(outcome.warnings) == 1, outcome.warnings
-    assert "NVRTC" in outcome.warnings[0], outcome.warnings
+    assert "nvrtc" in outcome.warnings[0].lower(), outcome.warnings
 
 
 def entries(folder) -> list[Path]:

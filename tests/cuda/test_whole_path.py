@@ -19,7 +19,7 @@ KERNEL_OPS = {"rms_norm", "add_rms_norm", "act_mul", "qk_norm_rope"}  # of this 
 # ------------------------------------------------------------------ inside a case's process
 def models(dtype_name="float32", attn="sdpa"):
     """The original and the one that the import hook rewrote, in evaluation mode."""
-    import simulated  # noqa: F401 - before tfrewrite
+    import simulated  # noqa: F401, I001 - before tfrewrite
     import families
     import harness
     import tfrewrite
@@ -184,6 +184,7 @@ def packed():
     import simulated
     import tfrewrite
     import torch
+    from tfrewrite import ops
 
     original, rewritten = models()
     ids = torch.arange(3, 10).view(1, 7)
@@ -194,17 +195,14 @@ def packed():
         for unpack in (False, True):
             if unpack:
                 tfrewrite.unpack(rewritten)
-            caches = {}
+            want_cache = got_cache = None
             for name, tokens in (("prompt", ids), ("one token", ids[:, :1])):
-                want = original(tokens, past_key_values=caches.get("want"), use_cache=True)
-                got, taken = counted(
-                    lambda tokens=tokens: rewritten(
-                        tokens, past_key_values=caches.get("got"), use_cache=True
-                    )
-                )
-                caches = {"want": want.past_key_values, "got": got.past_key_values}
+                want = original(tokens, past_key_values=want_cache, use_cache=True)
+                with ops.record() as counts:
+                    got = rewritten(tokens, past_key_values=got_cache, use_cache=True)
+                want_cache, got_cache = want.past_key_values, got.past_key_values
                 assert_close(want.logits, got.logits)
-                found.append((name, taken["linears"]))
+                found.append((name, paths(counts)["linears"]))
     return found
 
 
@@ -285,13 +283,13 @@ def in_threads():
     assert not faults, faults
     for a, b in zip(want, got, strict=True):
         assert_close(a, b)
-    return paths(counts), simulated.calls("cuLibraryLoadData"), simulated.calls("cuInit")
+    return paths(counts), simulated.calls("cuLibraryLoadData"), simulated.calls("cuDevicePrimaryCtxRetain")
 
 
 def test_threads():
-    taken, loads, inits = apart.run(in_threads)[0]
+    taken, loads, contexts = apart.run(in_threads)[0]
     assert taken == all_by("cuda")
-    assert inits == 1
+    assert contexts == 1
     assert loads < 20, "each kernel is loaded once, whoever asks"
 
 

@@ -1,6 +1,5 @@
-// Writes the seeds of fuzz_cache: an entry, a bundle of it, a choice and a key, each behind its first
-// byte.
-// Usage: make_cache_seeds FOLDER
+// Writes the seeds of fuzz_cache: an entry, a bundle of it, a choice and a key, each behind its
+// first byte. Usage: make_cache_seeds FOLDER
 #include "jit/bundle.h"
 #include "jit/choice.h"
 #include "jit/entry.h"

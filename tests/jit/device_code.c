@@ -33,8 +33,8 @@ static void get(const tfr_jit_request *request, tfr_jit_mode mode) {
     printf("%s", origins[origin]);
     if (code && !tfr_cubin_check(code->binary, tfr_cuda_target_find(request->target), &read)) {
         printf(" %s registers=%u shared=%u local=%u block=%u bytes=%zu end=%d", code->entry,
-               code->registers, code->shared_bytes, read.local_bytes, code->block,
-               code->binary.len, code->binary.data[code->binary.len]);
+               code->registers, code->shared_bytes, read.local_bytes, code->block, code->binary.len,
+               code->binary.data[code->binary.len]);
     }
     printf("\n");
 }

@@ -350,7 +350,9 @@ def test_where_it_is_looked_for(jit):
         expected = str(put_library(jit.folder, variable))
         found[variable] = str(jit.folder / variable / "bin")
         lines = jit.run("sync", "sm_80", source, **{"TFR_NVRTC": None, "PATH": "/none", **found})
-        assert only_warning(lines).startswith(f"kernel kernel.cu sm_80: {expected} cannot be loaded")
+        assert only_warning(lines).startswith(
+            f"kernel kernel.cu sm_80: {expected} cannot be loaded"
+        )
     # A folder will do, and what is named comes first.
     lines = jit.run("sync", "sm_80", source, **{**found, "TFR_NVRTC": library().parent})
     assert lines[0].startswith("compiled")

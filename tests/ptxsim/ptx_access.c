@@ -56,9 +56,7 @@ static uint32_t lanes_in(uint32_t mask, const uint64_t *address, uint32_t bytes,
         if (!(sector_bytes >> byte & 1)) {
             continue;
         }
-        EACH_LANE(lane, mask) {
-            lanes |= (uint32_t)(at - address[lane] < bytes) << lane;
-        }
+        EACH_LANE(lane, mask) { lanes |= (uint32_t)(at - address[lane] < bytes) << lane; }
     }
     return lanes;
 }
@@ -156,8 +154,8 @@ static uint32_t access_global(ptx_warp *w, uint32_t mask, const uint64_t *addres
                                           : s.bytes[i];
         if (outside) {
             uint32_t lanes = lanes_in(mask, address, bytes, s.number[i], outside);
-            ptx_report(w, PTX_FOUND_OUT_OF_BOUNDS, "lane %u: %u bytes at 0x%llx",
-                       first_lane(lanes), bytes, (unsigned long long)address[first_lane(lanes)]);
+            ptx_report(w, PTX_FOUND_OUT_OF_BOUNDS, "lane %u: %u bytes at 0x%llx", first_lane(lanes),
+                       bytes, (unsigned long long)address[first_lane(lanes)]);
             bad |= lanes;
             continue;
         }
@@ -179,8 +177,8 @@ static void shared_bytes(ptx_warp *w, uint32_t lane, uint32_t start, uint32_t by
     uint32_t epoch = shared->epoch;
     for (uint32_t i = start; i < start + bytes; i++) {
         ptx_cell *cell = &shared->cells[i];
-        bool other_wrote = cell->write_epoch == epoch && cell->writer != me &&
-                           !(atomic && cell->atomic);
+        bool other_wrote =
+            cell->write_epoch == epoch && cell->writer != me && !(atomic && cell->atomic);
         bool other_read = cell->read_epoch == epoch && cell->reader != me;
         if (how & PTX_ACCESS_READ && !atomic) {
             if (cell->written_in != shared->serial) {
@@ -198,8 +196,8 @@ static void shared_bytes(ptx_warp *w, uint32_t lane, uint32_t start, uint32_t by
         }
         if (other_wrote || other_read) {
             ptx_report(w, PTX_FOUND_SHARED_RACE,
-                       "warp %d writes byte %u that another warp %s before the same barrier",
-                       w->id, i, other_wrote ? "wrote" : "read");
+                       "warp %d writes byte %u that another warp %s before the same barrier", w->id,
+                       i, other_wrote ? "wrote" : "read");
         }
         if (atomic && cell->written_in != shared->serial) {
             ptx_report(w, PTX_FOUND_UNINITIALISED, "shared memory, lane %u, byte %u", lane, i);
@@ -304,7 +302,9 @@ uint32_t ptx_access(ptx_warp *w, const ptx_insn *insn, int which, uint32_t mask,
     uint32_t good = 0;
     for (int window = 0; window < PTX_SPACES && mask; window++) {
         uint32_t lanes = 0;
-        EACH_LANE(lane, mask) { lanes |= (uint32_t)(address[lane] >> 60 == (uint64_t)window) << lane; }
+        EACH_LANE(lane, mask) {
+            lanes |= (uint32_t)(address[lane] >> 60 == (uint64_t)window) << lane;
+        }
         if (lanes) {
             EACH_LANE(lane, lanes) { address[lane] -= PTX_WINDOW(window); }
             good |= access_space(w, window, lanes, address, bytes, how, place);

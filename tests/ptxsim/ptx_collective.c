@@ -225,8 +225,8 @@ static void bar_red_run(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
 
 ptx_handler ptx_select_bar_red(ptx_insn *insn) {
     bool predicate = insn->operand[0].value[0].kind == PTX_PRED;
-    bool fits = HAS(insn, popc) ? insn->type[0] == PTX_u32 && !predicate
-                                : insn->type[0] == PTX_pred && predicate &&
-                                      HAS(insn, and) != HAS(insn, or);
+    bool fits = HAS(insn, popc)
+                    ? insn->type[0] == PTX_u32 && !predicate
+                    : insn->type[0] == PTX_pred && predicate && HAS(insn, and) != HAS(insn, or);
     return fits ? bar_red_run : NULL;
 }

@@ -147,8 +147,7 @@ CONVERT(integer_to_float)
 CONVERT(float_to_float)
 
 // The common ones, without the general path.
-HANDLER1(bf16_to_f32, uint16_t, uint32_t,
-         (a & 0x7fff) > 0x7f80 ? 0x7fffffff : (uint32_t)a << 16)
+HANDLER1(bf16_to_f32, uint16_t, uint32_t, (a & 0x7fff) > 0x7f80 ? 0x7fffffff : (uint32_t)a << 16)
 static uint32_t to_bf16(float value) {
     uint32_t bits = ptx_f32_bits(value);
     return isnan(value) ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -247,7 +246,8 @@ ptx_handler ptx_select_cvt(ptx_insn *insn) {
         return NULL;
     }
     bool narrows = ptx_type_bytes[to] < ptx_type_bytes[from];
-    if (narrows != rounds && !(to == from && integral) && !(to != from && to != PTX_f64 && rounds)) {
+    if (narrows != rounds && !(to == from && integral) &&
+        !(to != from && to != PTX_f64 && rounds)) {
         return to == from && !rounds ? float_to_float_run : NULL;
     }
     if (plain && !insn->sat && !insn->ftz) {
@@ -270,8 +270,9 @@ static void cvt_pack_run(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
         uint64_t halves[2];
         for (int i = 0; i < 2; i++) {
             int64_t value = as_signed(ptx_lanes(w, insn, 1 + i)[lane], from);
-            value = value < lowest(to) ? lowest(to)
-                    : value > (int64_t)highest(to) ? (int64_t)highest(to) : value;
+            value = value < lowest(to)             ? lowest(to)
+                    : value > (int64_t)highest(to) ? (int64_t)highest(to)
+                                                   : value;
             halves[i] = (uint64_t)value & field;
         }
         uint64_t rest = insn->operands == 4 ? ptx_lanes(w, insn, 3)[lane] << 2 * width : 0;
@@ -283,8 +284,8 @@ ptx_handler ptx_select_cvt_pack(ptx_insn *insn) {
     int to = insn->type[0];
     bool bytes = to == PTX_u8 || to == PTX_s8;
     bool fits = insn->types == (insn->operands == 4 ? 3 : 2) && insn->sat;
-    return fits && insn->type[1] == PTX_s32 &&
-                   (bytes || to == PTX_u16 || to == PTX_s16) && (bytes || insn->operands == 3)
+    return fits && insn->type[1] == PTX_s32 && (bytes || to == PTX_u16 || to == PTX_s16) &&
+                   (bytes || insn->operands == 3)
                ? cvt_pack_run
                : NULL;
 }

@@ -8,16 +8,14 @@
 #include "ptx_program.h"
 #include "ptx_select.h"
 
-const uint8_t ptx_type_bytes[PTX_TYPE_COUNT] = {
-    0,
+const uint8_t ptx_type_bytes[PTX_TYPE_COUNT] = {0,
 #define X(name, bytes) bytes,
-    PTX_TYPE_LIST(X)
+                                                PTX_TYPE_LIST(X)
 #undef X
 };
-const char *const ptx_type_names[PTX_TYPE_COUNT] = {
-    "",
+const char *const ptx_type_names[PTX_TYPE_COUNT] = {"",
 #define X(name, bytes) #name,
-    PTX_TYPE_LIST(X)
+                                                    PTX_TYPE_LIST(X)
 #undef X
 };
 static const char *const word_names[PTX_WORD_COUNT] = {
@@ -180,8 +178,7 @@ const char *ptx_decode_opcode(ptx_insn *insn, const char *opcode, size_t length)
 }
 
 static void note_read(ptx_insn *insn, const ptx_value *value) {
-    if (value->kind == PTX_REG && value->slot >= PTX_FIXED_SLOTS &&
-        insn->read_count < PTX_READS) {
+    if (value->kind == PTX_REG && value->slot >= PTX_FIXED_SLOTS && insn->read_count < PTX_READS) {
         insn->reads[insn->read_count++] = value->slot;
     } else if (value->kind == PTX_PRED && insn->pred_read_count < 3) {
         insn->pred_reads[insn->pred_read_count++] = value->slot;
@@ -221,7 +218,7 @@ static bool operand_fits(ptx_insn *insn, ptx_operand *operand, char letter) {
     bool writes = strchr("dpxvw", letter) != NULL;
     bool discard = kind == PTX_REG && operand->value[0].slot == PTX_DISCARD;
     if (kind == PTX_PRED ? !strchr("pqxywW", letter)
-                         : letter == 'q' || (letter == 'p' && !discard)) {
+                         : (letter == 'q' && kind != PTX_CONST) || (letter == 'p' && !discard)) {
         return false;
     }
     if (operand->second >= 0) {

@@ -9,9 +9,7 @@
 
 // f32
 
-static float flush(float value) {
-    return fabsf(value) < FLT_MIN ? copysignf(0, value) : value;
-}
+static float flush(float value) { return fabsf(value) < FLT_MIN ? copysignf(0, value) : value; }
 static inline float in32(const ptx_insn *insn, uint64_t bits) {
     float value = ptx_f32(bits);
     return insn->ftz ? flush(value) : value;
@@ -138,8 +136,25 @@ HANDLER1(abs_f64, uint64_t, uint64_t, a & ~(UINT64_C(1) << 63))
 
 // f16, bf16 and pairs of them and of f32; one element at a time
 
-enum { OP_ADD, OP_SUB, OP_MUL, OP_FMA, OP_MIN, OP_MAX, OP_NEG, OP_ABS, OP_EX2, OP_TANH, OP_DIV,
-       OP_RCP, OP_SQRT, OP_RSQRT, OP_LG2, OP_SIN, OP_COS };
+enum {
+    OP_ADD,
+    OP_SUB,
+    OP_MUL,
+    OP_FMA,
+    OP_MIN,
+    OP_MAX,
+    OP_NEG,
+    OP_ABS,
+    OP_EX2,
+    OP_TANH,
+    OP_DIV,
+    OP_RCP,
+    OP_SQRT,
+    OP_RSQRT,
+    OP_LG2,
+    OP_SIN,
+    OP_COS
+};
 
 static double operate(const ptx_insn *insn, double a, double b, double c) {
     switch (insn->operation) {
@@ -175,9 +190,9 @@ static uint32_t element(const ptx_insn *insn, const ptx_format *f, uint32_t a, u
         a = tiny ? a & sign : a;
         return insn->operation == OP_NEG ? a ^ sign : a & ~sign;
     }
-    double result = operate(insn, flush_to(ptx_widen(a, f), f, insn->ftz),
-                            flush_to(ptx_widen(b, f), f, insn->ftz),
-                            flush_to(ptx_widen(c, f), f, insn->ftz));
+    double result =
+        operate(insn, flush_to(ptx_widen(a, f), f, insn->ftz),
+                flush_to(ptx_widen(b, f), f, insn->ftz), flush_to(ptx_widen(c, f), f, insn->ftz));
     if (insn->sat) {
         result = result > 0 ? (result < 1 ? result : 1) : 0;
     }
@@ -219,15 +234,24 @@ typedef struct family {
 } family;
 
 static const family families[] = {
-    {"add", OP_ADD, add_f32, add_f64, NULL},      {"sub", OP_SUB, sub_f32, sub_f64, NULL},
-    {"mul", OP_MUL, mul_f32, mul_f64, NULL},      {"fma", OP_FMA, fma_f32, fma_f64, NULL},
-    {"mad", OP_FMA, fma_f32, fma_f64, NULL},      {"div", OP_DIV, div_f32, div_f64, NULL},
-    {"min", OP_MIN, min_f32, min_f64, min3_f32},  {"max", OP_MAX, max_f32, max_f64, max3_f32},
-    {"neg", OP_NEG, neg_f32, neg_f64, NULL},      {"abs", OP_ABS, abs_f32, abs_f64, NULL},
-    {"ex2", OP_EX2, ex2_f32, NULL, NULL},         {"tanh", OP_TANH, tanh_f32, NULL, NULL},
-    {"rcp", OP_RCP, rcp_f32, rcp_f64, NULL},      {"sqrt", OP_SQRT, sqrt_f32, sqrt_f64, NULL},
-    {"rsqrt", OP_RSQRT, rsqrt_f32, rsqrt_f64, NULL}, {"lg2", OP_LG2, lg2_f32, NULL, NULL},
-    {"sin", OP_SIN, sin_f32, NULL, NULL},         {"cos", OP_COS, cos_f32, NULL, NULL},
+    {"add", OP_ADD, add_f32, add_f64, NULL},
+    {"sub", OP_SUB, sub_f32, sub_f64, NULL},
+    {"mul", OP_MUL, mul_f32, mul_f64, NULL},
+    {"fma", OP_FMA, fma_f32, fma_f64, NULL},
+    {"mad", OP_FMA, fma_f32, fma_f64, NULL},
+    {"div", OP_DIV, div_f32, div_f64, NULL},
+    {"min", OP_MIN, min_f32, min_f64, min3_f32},
+    {"max", OP_MAX, max_f32, max_f64, max3_f32},
+    {"neg", OP_NEG, neg_f32, neg_f64, NULL},
+    {"abs", OP_ABS, abs_f32, abs_f64, NULL},
+    {"ex2", OP_EX2, ex2_f32, NULL, NULL},
+    {"tanh", OP_TANH, tanh_f32, NULL, NULL},
+    {"rcp", OP_RCP, rcp_f32, rcp_f64, NULL},
+    {"sqrt", OP_SQRT, sqrt_f32, sqrt_f64, NULL},
+    {"rsqrt", OP_RSQRT, rsqrt_f32, rsqrt_f64, NULL},
+    {"lg2", OP_LG2, lg2_f32, NULL, NULL},
+    {"sin", OP_SIN, sin_f32, NULL, NULL},
+    {"cos", OP_COS, cos_f32, NULL, NULL},
 };
 
 static bool is_packed(int type) {
@@ -285,9 +309,7 @@ ptx_handler ptx_select_cos(ptx_insn *insn) { return approximate(insn); }
 ptx_handler ptx_select_tanh(ptx_insn *insn) { return approximate(insn); }
 
 ptx_handler ptx_select_copysign(ptx_insn *insn) {
-    return insn->type[0] == PTX_f32   ? copysign_f32
-           : insn->type[0] == PTX_f64 ? copysign_f64
-                                      : NULL;
+    return insn->type[0] == PTX_f32 ? copysign_f32 : insn->type[0] == PTX_f64 ? copysign_f64 : NULL;
 }
 
 // Comparisons

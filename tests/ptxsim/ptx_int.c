@@ -6,27 +6,29 @@ typedef __int128 s128;
 
 // One handler per type of an operation that only looks at the width.
 #define BY_WIDTH(N, name, expr)                                                                    \
-    HANDLER##N(name##_16, uint16_t, uint16_t, expr) HANDLER##N(name##_32, uint32_t, uint32_t, expr) \
+    HANDLER##N(name##_16, uint16_t, uint16_t, expr) HANDLER##N(name##_32, uint32_t, uint32_t,      \
+                                                               expr)                               \
         HANDLER##N(name##_64, uint64_t, uint64_t, expr) static ptx_handler name##_pick(int type) { \
         static const ptx_handler by_bytes[9] = {                                                   \
             [2] = name##_16, [4] = name##_32, [8] = name##_64};                                    \
         return by_bytes[ptx_type_bytes[type]];                                                     \
     }
-// One per type where the sign matters.
-#define BY_SIGN(N, name, expr)                                                                     \
+// One per type where the sign matters: `expr` for unsigned types, `signed_expr` for signed ones.
+#define BY_SIGN_2(N, name, expr, signed_expr)                                                      \
     HANDLER##N(name##_u16, uint16_t, uint16_t, expr)                                               \
         HANDLER##N(name##_u32, uint32_t, uint32_t, expr)                                           \
             HANDLER##N(name##_u64, uint64_t, uint64_t, expr)                                       \
-                HANDLER##N(name##_s16, int16_t, uint16_t, expr)                                    \
-                    HANDLER##N(name##_s32, int32_t, uint32_t, expr)                                \
-                        HANDLER##N(name##_s64, int64_t, uint64_t, expr) static ptx_handler         \
-                            name##_pick(int type) {                                                \
+                HANDLER##N(name##_s16, int16_t, uint16_t, signed_expr)                             \
+                    HANDLER##N(name##_s32, int32_t, uint32_t, signed_expr)                         \
+                        HANDLER##N(name##_s64, int64_t, uint64_t,                                  \
+                                   signed_expr) static ptx_handler name##_pick(int type) {         \
         static const ptx_handler by_type[PTX_TYPE_COUNT] = {                                       \
             [PTX_u16] = name##_u16, [PTX_u32] = name##_u32, [PTX_u64] = name##_u64,                \
             [PTX_s16] = name##_s16, [PTX_s32] = name##_s32, [PTX_s64] = name##_s64,                \
             [PTX_b16] = name##_u16, [PTX_b32] = name##_u32, [PTX_b64] = name##_u64};               \
         return by_type[type];                                                                      \
     }
+#define BY_SIGN(N, name, expr) BY_SIGN_2(N, name, expr, expr)
 
 static bool is_signed(int type) { return type >= PTX_s8 && type <= PTX_s64; }
 static bool is_integer(int type) { return type >= PTX_b16 && type <= PTX_s64; }
@@ -36,10 +38,10 @@ static bool plain_integer(int type) {
 
 BY_WIDTH(2, add, a + b)
 BY_WIDTH(2, sub, a - b)
-BY_WIDTH(2, mul_lo, (uint64_t)a * b)
+BY_WIDTH(2, mul_lo, (uint64_t)a *b)
 BY_WIDTH(3, mad_lo, (uint64_t)a *b + c)
 BY_WIDTH(1, neg, 0 - (uint64_t)a)
-BY_WIDTH(1, cnot, a == 0)
+BY_WIDTH(1, cnot, a ? UINT64_C(0) : UINT64_C(1))
 BY_WIDTH(1, not, ~(uint64_t)a)
 BY_WIDTH(2, and, a &b)
 BY_WIDTH(2, or, a | b)
@@ -49,9 +51,12 @@ BY_SIGN(2, max, a > b ? a : b)
 BY_SIGN(3, min3, (a < b ? a : b) < c ? (a < b ? a : b) : c)
 BY_SIGN(3, max3, (a > b ? a : b) > c ? (a > b ? a : b) : c)
 // By zero: all ones and a, as the hardware does; the most negative by -1 wraps.
-BY_SIGN(2, div, b == 0 ? (uint64_t)-1 : b + 1 == 0 && (s128)b < 0 ? 0 - (uint64_t)a : (uint64_t)(a / b))
-BY_SIGN(2, rem, b == 0 ? (uint64_t)a : b + 1 == 0 && (s128)b < 0 ? 0 : (uint64_t)(a % b))
-BY_SIGN(1, abs, a < 0 ? 0 - (uint64_t)a : (uint64_t)a)
+BY_SIGN_2(2, div, b ? a / b : UINT64_MAX,
+          b == 0    ? UINT64_MAX
+          : b == -1 ? 0 - (uint64_t)a
+                    : (uint64_t)(a / b))
+BY_SIGN_2(2, rem, b ? a % b : a, b == 0 ? a : b == -1 ? 0 : a % b)
+BY_SIGN_2(1, abs, a, a < 0 ? 0 - (uint64_t)a : (uint64_t)a)
 BY_SIGN(3, sad, (a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a) + (uint64_t)c)
 BY_SIGN(2, mul_hi, (s128)a *(s128)b >> (sizeof a * 8))
 BY_SIGN(3, mad_hi, ((s128)a * (s128)b >> (sizeof a * 8)) + (s128)c)
@@ -86,8 +91,10 @@ HANDLER3(mad_hi_sat, int32_t, uint32_t, clamp32(((int64_t)a * b >> 32) + c))
 
 static uint32_t halves(uint32_t low, uint32_t high) { return (low & 0xffff) | high << 16; }
 #define PACKED(name, op)                                                                           \
-    HANDLER2(name##_u16x2, uint32_t, uint32_t, halves(op(uint16_t, a, b), op(uint16_t, a >> 16, b >> 16))) \
-    HANDLER2(name##_s16x2, uint32_t, uint32_t, halves(op(int16_t, a, b), op(int16_t, a >> 16, b >> 16)))
+    HANDLER2(name##_u16x2, uint32_t, uint32_t,                                                     \
+             halves(op(uint16_t, a, b), op(uint16_t, a >> 16, b >> 16)))                           \
+    HANDLER2(name##_s16x2, uint32_t, uint32_t,                                                     \
+             halves(op(int16_t, a, b), op(int16_t, a >> 16, b >> 16)))
 #define PACKED_ADD(T, x, y) (uint32_t)((T)(x) + (T)(y))
 #define PACKED_MIN(T, x, y) (uint32_t)((T)(x) < (T)(y) ? (T)(x) : (T)(y))
 #define PACKED_MAX(T, x, y) (uint32_t)((T)(x) > (T)(y) ? (T)(x) : (T)(y))
@@ -104,10 +111,10 @@ static void carry_run(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
     EACH_LANE(lane, mask) {
         uint64_t a = ptx_lanes(w, insn, 1)[lane], b = ptx_lanes(w, insn, 2)[lane];
         if (how & CARRY_MAD) {
-            u128 product = narrow ? is_signed(insn->type[0])
-                                        ? (u128)((int64_t)(int32_t)a * (int32_t)b)
-                                        : (u128)((uint64_t)(uint32_t)a * (uint32_t)b)
-                           : is_signed(insn->type[0]) ? (u128)((s128)(int64_t)a * (int64_t)b)
+            u128 product = narrow                     ? is_signed(insn->type[0])
+                                                            ? (u128)((int64_t)(int32_t)a * (int32_t)b)
+                                                            : (u128)((uint64_t)(uint32_t)a * (uint32_t)b)
+                                               : is_signed(insn->type[0]) ? (u128)((s128)(int64_t)a * (int64_t)b)
                                                       : (u128)a * b;
             a = (uint64_t)(high ? product >> (narrow ? 32 : 64) : product);
             b = ptx_lanes(w, insn, 3)[lane];
@@ -150,8 +157,10 @@ ptx_handler ptx_select_add(ptx_insn *insn) {
     if (insn->sat) {
         return type == PTX_s32 ? add_sat : NULL;
     }
-    return type == PTX_u16x2 ? add_u16x2 : type == PTX_s16x2 ? add_s16x2
-           : plain_integer(type) ? add_pick(type) : NULL;
+    return type == PTX_u16x2     ? add_u16x2
+           : type == PTX_s16x2   ? add_s16x2
+           : plain_integer(type) ? add_pick(type)
+                                 : NULL;
 }
 
 ptx_handler ptx_select_sub(ptx_insn *insn) {
@@ -245,10 +254,11 @@ ptx_handler ptx_select_mul24(ptx_insn *insn) {
 }
 
 ptx_handler ptx_select_div(ptx_insn *insn) {
-    return ptx_is_float(insn->type[0])                                ? ptx_float_arithmetic(insn)
-           : plain_integer(insn->type[0]) && !has_rounding(insn) &&
-                   !HAS(insn, approx) && !HAS(insn, full) ? div_pick(insn->type[0])
-                                                          : NULL;
+    return ptx_is_float(insn->type[0]) ? ptx_float_arithmetic(insn)
+           : plain_integer(insn->type[0]) && !has_rounding(insn) && !HAS(insn, approx) &&
+                   !HAS(insn, full)
+               ? div_pick(insn->type[0])
+               : NULL;
 }
 
 ptx_handler ptx_select_rem(ptx_insn *insn) {
@@ -311,12 +321,14 @@ static bool is_bits(int type) { return type >= PTX_b16 && type <= PTX_b64; }
     ptx_handler ptx_select_##name(ptx_insn *insn) {                                                \
         bool predicates = insn->type[0] == PTX_pred;                                               \
         for (int i = 0; i < insn->operands; i++) {                                                 \
-            if ((insn->operand[i].value[0].kind == PTX_PRED) != predicates) {                      \
+            uint8_t kind = insn->operand[i].value[0].kind;                                         \
+            if (kind != (predicates ? PTX_PRED : PTX_REG) && (i == 0 || kind != PTX_CONST)) {      \
                 return NULL;                                                                       \
             }                                                                                      \
         }                                                                                          \
-        return predicates ? name##_pred : is_bits(insn->type[0]) ? name##_pick(insn->type[0])      \
-                                                                 : NULL;                           \
+        return predicates               ? name##_pred                                              \
+               : is_bits(insn->type[0]) ? name##_pick(insn->type[0])                               \
+                                        : NULL;                                                    \
     }
 PREDICATE_LOGIC(and, a &b)
 PREDICATE_LOGIC(or, a | b)
@@ -525,16 +537,14 @@ static uint64_t reversed(uint64_t a, int width) {
 }
 HANDLER1(brev_32, uint32_t, uint32_t, reversed(a, 32))
 HANDLER1(brev_64, uint64_t, uint64_t, reversed(a, 64))
-HANDLER1(clz_32, uint32_t, uint32_t, a ? __builtin_clz(a) : 32)
-HANDLER1(clz_64, uint64_t, uint32_t, a ? __builtin_clzll(a) : 64)
+HANDLER1(clz_32, uint32_t, uint8_t, a ? __builtin_clz(a) : 32)
+HANDLER1(clz_64, uint64_t, uint8_t, a ? __builtin_clzll(a) : 64)
 HANDLER1(popc_32, uint32_t, uint32_t, __builtin_popcount(a))
 HANDLER1(popc_64, uint64_t, uint32_t, __builtin_popcountll(a))
 
 #define BITS_32_64(name)                                                                           \
     ptx_handler ptx_select_##name(ptx_insn *insn) {                                                \
-        return insn->type[0] == PTX_b32   ? name##_32                                              \
-               : insn->type[0] == PTX_b64 ? name##_64                                              \
-                                          : NULL;                                                  \
+        return insn->type[0] == PTX_b32 ? name##_32 : insn->type[0] == PTX_b64 ? name##_64 : NULL; \
     }
 BITS_32_64(brev)
 BITS_32_64(clz)
@@ -681,8 +691,8 @@ void ptx_setp_result(ptx_warp *w, const ptx_insn *insn, uint32_t mask, uint32_t 
 
 static void setp_run(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
     int type = insn->type[insn->types - 1];
-    uint32_t bits = compare_any(type, ptx_lanes(w, insn, 1), ptx_lanes(w, insn, 2), mask,
-                                insn->compare);
+    uint32_t bits =
+        compare_any(type, ptx_lanes(w, insn, 1), ptx_lanes(w, insn, 2), mask, insn->compare);
     ptx_setp_result(w, insn, mask, bits);
 }
 
@@ -697,9 +707,10 @@ static int compare_of(const ptx_insn *insn) {
 
 ptx_handler ptx_select_setp(ptx_insn *insn) {
     int how = compare_of(insn), type = insn->type[insn->types - 1];
-    insn->operation = HAS(insn, and) ? PTX_W_and : HAS(insn, or) ? PTX_W_or
-                      : HAS(insn, xor)                            ? PTX_W_xor
-                                                                  : 0;
+    insn->operation = HAS(insn, and)   ? PTX_W_and
+                      : HAS(insn, or)  ? PTX_W_or
+                      : HAS(insn, xor) ? PTX_W_xor
+                                       : 0;
     if (how < 0 || (insn->operation != 0) != (insn->operands == 4)) {
         return NULL;
     }

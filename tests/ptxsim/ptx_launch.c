@@ -8,9 +8,9 @@
 #include "ptx_schedule.h"
 
 const char *const ptx_finding_names[PTX_FOUND_KINDS] = {
-    "out_of_bounds", "not_readable",      "not_writable", "misaligned",      "uninitialised",
-    "shared_race",   "lane_race",         "divergent_barrier", "member_mask", "inactive_source",
-    "trap",          "runaway",           "unknown",
+    "out_of_bounds", "not_readable", "not_writable",      "misaligned",  "uninitialised",
+    "shared_race",   "lane_race",    "divergent_barrier", "member_mask", "inactive_source",
+    "trap",          "runaway",      "unknown",
 };
 
 void ptx_report(ptx_warp *w, int kind, const char *format, ...) {
@@ -35,8 +35,9 @@ void ptx_report(ptx_warp *w, int kind, const char *format, ...) {
     f->kind = kind;
     f->insn = (int32_t)(insn - launch->program->code);
     f->count = 1;
-    int used = snprintf(f->detail, sizeof f->detail, "block %u,%u,%u warp %d: ",
-                        launch->position[0], launch->position[1], launch->position[2], w->id);
+    int used =
+        snprintf(f->detail, sizeof f->detail, "block %u,%u,%u warp %d: ", launch->position[0],
+                 launch->position[1], launch->position[2], w->id);
     va_list list;
     va_start(list, format);
     vsnprintf(f->detail + used, sizeof f->detail - (size_t)used, format, list);

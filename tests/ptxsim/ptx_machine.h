@@ -1,4 +1,5 @@
-// The machine that runs a launch: blocks one after another, their warps in turns, and what it notes.
+// The machine that runs a launch: blocks one after another, their warps in turns, and what it
+// notes.
 #ifndef PTXSIM_PTX_MACHINE_H
 #define PTXSIM_PTX_MACHINE_H
 
@@ -15,12 +16,12 @@ enum {
     PTX_FOUND_MISALIGNED,
     PTX_FOUND_UNINITIALISED,
     PTX_FOUND_SHARED_RACE,
-    PTX_FOUND_LANE_RACE,         // lanes of one warp write different values to one global byte
+    PTX_FOUND_LANE_RACE, // lanes of one warp write different values to one global byte
     PTX_FOUND_DIVERGENT_BARRIER,
-    PTX_FOUND_MEMBER_MASK,       // a .sync instruction without lanes its mask names
-    PTX_FOUND_INACTIVE_SOURCE,   // shfl reads a lane that does not take part
+    PTX_FOUND_MEMBER_MASK,     // a .sync instruction without lanes its mask names
+    PTX_FOUND_INACTIVE_SOURCE, // shfl reads a lane that does not take part
     PTX_FOUND_TRAP,
-    PTX_FOUND_RUNAWAY,           // more steps than the limit
+    PTX_FOUND_RUNAWAY, // more steps than the limit
     PTX_FOUND_UNKNOWN,
     PTX_FOUND_KINDS
 };
@@ -65,8 +66,8 @@ typedef struct ptx_pending {
 typedef struct ptx_launch ptx_launch;
 
 struct ptx_warp {
-    uint64_t *bases[2]; // by PTX_REG, PTX_CONST: PTX_LANES values a slot
-    uint32_t *predicates;                // a bit for each lane
+    uint64_t *bases[2];                    // by PTX_REG, PTX_CONST: PTX_LANES values a slot
+    uint32_t *predicates;                  // a bit for each lane
     uint32_t *defined, *predicate_defined; // lanes that have written it
     ptx_launch *launch;
     ptx_insn *at; // being run
@@ -93,8 +94,8 @@ struct ptx_launch {
     uint32_t shared_bytes; // static and dynamic
     uint32_t dynamic_shared;
     const uint8_t *params;
-    uint64_t seed;        // of the order of warps; 0: in turn, each until it waits
-    uint64_t step_limit;  // instructions of warps
+    uint64_t seed;       // of the order of warps; 0: in turn, each until it waits
+    uint64_t step_limit; // instructions of warps
     int32_t processors;
 
     // While it runs
@@ -120,8 +121,8 @@ void ptx_launch_run(ptx_launch *launch);
 void ptx_report(ptx_warp *warp, int kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// Checks an access of `bytes` per lane through operand `which` and counts it. Returns the lanes that
-// may go on, with place[lane] where their bytes are; alignment: bytes, but at most 16.
+// Checks an access of `bytes` per lane through operand `which` and counts it. Returns the lanes
+// that may go on, with place[lane] where their bytes are; alignment: bytes, but at most 16.
 enum { PTX_ACCESS_READ = 1, PTX_ACCESS_WRITE = 2, PTX_ACCESS_ATOMIC = 4, PTX_ACCESS_DEFER = 8 };
 uint32_t ptx_access(ptx_warp *warp, const ptx_insn *insn, int which, uint32_t mask, uint32_t bytes,
                     int how, uint8_t *place[PTX_LANES]);
@@ -131,8 +132,9 @@ uint32_t ptx_access_shared(ptx_warp *warp, uint32_t mask, const uint64_t *addres
 
 // For handlers: `for each lane in mask`, and the values of scalar operands.
 #define EACH_LANE(lane, mask)                                                                      \
-    for (uint32_t left_ = (mask), lane = 0;                                                        \
-         left_ && ((lane = (uint32_t)__builtin_ctz(left_)), true); left_ &= left_ - 1)
+    for (uint32_t left_##lane = (mask), lane = 0;                                                  \
+         left_##lane && ((lane = (uint32_t)__builtin_ctz(left_##lane)), true);                     \
+         left_##lane &= left_##lane - 1)
 
 static inline uint64_t *ptx_value_lanes(const ptx_warp *warp, const ptx_value *value) {
     return warp->bases[value->kind] + (size_t)value->slot * PTX_LANES;
@@ -141,7 +143,9 @@ static inline uint64_t *ptx_lanes(const ptx_warp *warp, const ptx_insn *insn, in
     return ptx_value_lanes(warp, &insn->operand[which].value[0]);
 }
 static inline uint32_t ptx_predicate(const ptx_warp *warp, const ptx_value *value) {
-    uint32_t bits = warp->predicates[value->slot];
+    uint32_t bits = value->kind == PTX_CONST
+                        ? (ptx_value_lanes(warp, value)[0] ? UINT32_MAX : 0) // mov.pred %p1, -1
+                        : warp->predicates[value->slot];
     return value->negate ? ~bits : bits;
 }
 static inline void ptx_set_predicate(ptx_warp *warp, int32_t slot, uint32_t mask, uint32_t bits) {

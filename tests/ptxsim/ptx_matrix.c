@@ -36,8 +36,8 @@ static void mma_run(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
     const ptx_format *out = ptx_format_of(insn->type[0]);
     EACH_LANE(lane, mask) {
         for (uint32_t i = 0; i < 4; i++) {
-            uint32_t bits = ptx_round(result[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2], out,
-                                      PTX_W_rn, false);
+            uint32_t bits =
+                ptx_round(result[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2], out, PTX_W_rn, false);
             if (insn->type[0] == PTX_f32) {
                 ptx_value_lanes(w, &insn->operand[0].value[i])[lane] = bits;
                 continue;

@@ -39,8 +39,8 @@ void ptx_memory_clear(ptx_memory *memory);
 typedef struct ptx_cell {
     uint32_t written_in; // block serial + 1 in which the byte got a value
     uint32_t write_epoch, read_epoch;
-    uint8_t writer, reader;   // warps; reader PTX_MANY: several
-    bool atomic;              // the last write was
+    uint8_t writer, reader; // warps; reader PTX_MANY: several
+    bool atomic;            // the last write was
 } ptx_cell;
 enum { PTX_MANY = 255 };
 
@@ -50,7 +50,8 @@ typedef struct ptx_shared {
     uint32_t bytes, epoch, serial;
 } ptx_shared;
 
-// Passes over the 32 banks beyond the first of each group of lanes that the hardware serves at once.
+// Passes over the 32 banks beyond the first of each group of lanes that the hardware serves at
+// once.
 uint32_t ptx_bank_conflicts(uint32_t mask, const uint64_t *address, uint32_t bytes);
 
 #endif

@@ -37,7 +37,7 @@ typedef struct parser {
     int32_t name_count, name_capacity;
     label *labels;
     int32_t label_count, label_capacity, function_labels;
-    ptx_function *function; // being read
+    ptx_function *function;                       // being read
     int32_t registers, predicates, local, shared; // used so far
     char *error;
     size_t error_size;
@@ -109,9 +109,7 @@ static void *grow(void *array, int32_t *capacity, size_t item) {
 
 // Tokens
 
-static ptx_token *peek(parser *p) {
-    return &p->lexer.token;
-}
+static ptx_token *peek(parser *p) { return &p->lexer.token; }
 
 static ptx_token take(parser *p) {
     ptx_token token = p->lexer.token;
@@ -119,9 +117,7 @@ static ptx_token take(parser *p) {
     return token;
 }
 
-static bool at(parser *p, const char *text) {
-    return ptx_token_is(peek(p), text);
-}
+static bool at(parser *p, const char *text) { return ptx_token_is(peek(p), text); }
 
 static bool accept(parser *p, const char *text) {
     bool is = at(p, text);
@@ -346,16 +342,15 @@ static ptx_value constant(parser *p, uint64_t value) {
 }
 
 static int64_t name_address(parser *p, const name *n) {
-    return n->address < 0 && n->space == PTX_SHARED
-               ? (int64_t)align_to((uint64_t)p->shared, 16)
-               : n->address;
+    return n->address < 0 && n->space == PTX_SHARED ? (int64_t)align_to((uint64_t)p->shared, 16)
+                                                    : n->address;
 }
 
 static bool value_of_word(parser *p, const ptx_token *token, ptx_value *value) {
     for (size_t i = 0; i < sizeof special_names / sizeof *special_names; i++) {
         if (ptx_token_is(token, special_names[i].text)) {
-            *value = (ptx_value){PTX_REG, (uint8_t)special_names[i].bits, false,
-                                 special_names[i].slot};
+            *value =
+                (ptx_value){PTX_REG, (uint8_t)special_names[i].bits, false, special_names[i].slot};
             return true;
         }
     }

@@ -58,19 +58,19 @@ enum { PTX_REG, PTX_CONST, PTX_PRED, PTX_NONE };
 
 typedef struct ptx_value {
     uint8_t kind;
-    uint8_t bits;   // of the register: 16, 32, 64; predicates 1
-    bool negate;    // !%p
-    int32_t slot;   // register, predicate or constant
+    uint8_t bits; // of the register: 16, 32, 64; predicates 1
+    bool negate;  // !%p
+    int32_t slot; // register, predicate or constant
 } ptx_value;
 
 enum { PTX_IS_NOTHING, PTX_IS_VALUE, PTX_IS_VECTOR, PTX_IS_ADDRESS, PTX_IS_TARGET };
 
 typedef struct ptx_operand {
     uint8_t is;
-    uint8_t count;      // values of a vector, 1 otherwise
-    uint8_t space;      // address of a variable: where the variable lives
-    int32_t second;     // predicate after |, or -1
-    int64_t offset;     // address: added to the value, or alone where value[0] is PTX_NONE
+    uint8_t count;  // values of a vector, 1 otherwise
+    uint8_t space;  // address of a variable: where the variable lives
+    int32_t second; // predicate after |, or -1
+    int64_t offset; // address: added to the value, or alone where value[0] is PTX_NONE
     ptx_value value[PTX_VECTOR];
 } ptx_operand;
 
@@ -109,20 +109,20 @@ struct ptx_insn {
     uint8_t space, vector; // vector: elements a lane moves
     uint8_t round, compare, operation;
     bool ftz, sat, guard_not;
-    int8_t member_mask;  // operand that holds it, or -1: every live lane
+    int8_t member_mask; // operand that holds it, or -1: every live lane
     uint8_t operands;
-    int32_t guard;       // predicate, or -1
-    int32_t target;      // of a branch
+    int32_t guard;  // predicate, or -1
+    int32_t target; // of a branch
     int32_t line;
     uint32_t read_count, write_count, pred_read_count, pred_write_count;
     int32_t reads[PTX_READS], writes[PTX_WRITES], pred_reads[3], pred_writes[2];
     ptx_operand operand[PTX_OPERANDS];
-    const ptx_call *call;      // of a call
-    const int32_t *table;      // of brx.idx
+    const ptx_call *call; // of a call
+    const int32_t *table; // of brx.idx
     int32_t table_count;
-    const char *text;          // as written, one line
-    uint64_t executed, lanes;  // in the last launch
-    uint32_t *found;           // finding of each kind + 1, or 0; see ptx_check.h
+    const char *text;         // as written, one line
+    uint64_t executed, lanes; // in the last launch
+    uint32_t *found;          // finding of each kind + 1, or 0; see ptx_check.h
 };
 
 // One copy of `bytes` between two places of a lane's local memory.
@@ -139,10 +139,10 @@ struct ptx_call {
 typedef struct ptx_function {
     char name[PTX_NAME];
     bool entry;
-    int32_t first, end; // instructions
-    int32_t params;     // bytes of the kernel's parameters
-    int32_t registers, predicates;       // slots it and what it calls need
-    int32_t shared, local;               // bytes
+    int32_t first, end;            // instructions
+    int32_t params;                // bytes of the kernel's parameters
+    int32_t registers, predicates; // slots it and what it calls need
+    int32_t shared, local;         // bytes
     int32_t max_threads, min_blocks;
     int32_t param_count;
     struct {
@@ -151,10 +151,10 @@ typedef struct ptx_function {
 } ptx_function;
 
 typedef struct ptx_program {
-    char *text; // owned copy; instruction texts are separate
-    int32_t version;   // 90 for .version 9.0
-    int32_t target;    // 90 for sm_90
-    char target_kind;  // 'a', 'f' or 0
+    char *text;       // owned copy; instruction texts are separate
+    int32_t version;  // 90 for .version 9.0
+    int32_t target;   // 90 for sm_90
+    char target_kind; // 'a', 'f' or 0
     ptx_insn *code;
     int32_t count, capacity;
     ptx_function *functions;
@@ -164,12 +164,12 @@ typedef struct ptx_program {
     struct ptx_block {
         struct ptx_block *next;
         size_t bytes;
-    } *blocks;           // texts, tables and module variables
+    } * blocks; // texts, tables and module variables
     struct ptx_variable {
         uint8_t *data;
         size_t bytes;
         bool constant;
-    } *variables;
+    } * variables;
     int32_t variable_count;
 } ptx_program;
 
@@ -185,14 +185,15 @@ int32_t ptx_program_constant(ptx_program *program, uint64_t value);
 // One opcode of ptx_isa.def.
 struct ptx_row {
     const char *name;
-    const char *modifiers; // words and @groups it takes
-    uint8_t types;         // how many type words
-    const char *operands;  // pattern, see ptx_decode.c
+    const char *modifiers;                 // words and @groups it takes
+    uint8_t types;                         // how many type words
+    const char *operands;                  // pattern, see ptx_decode.c
     ptx_handler (*select)(ptx_insn *insn); // NULL result: the combination is not modelled
     uint8_t control;
     int8_t member_mask;
 };
-// Splits a dotted opcode into row, types and modifiers. NULL, or what is wrong (static text or buffer).
+// Splits a dotted opcode into row, types and modifiers. NULL, or what is wrong (static text or
+// buffer).
 const char *ptx_decode_opcode(ptx_insn *insn, const char *opcode, size_t length);
 // After the operands are there: checks them against the row and picks the handler.
 const char *ptx_decode_operands(ptx_insn *insn);

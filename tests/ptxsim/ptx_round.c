@@ -8,11 +8,11 @@
 #include "ptx_words.h"
 
 static const ptx_format formats[] = {
-    {10, 5, true, 0x7fff, 0x7bff},          // f16
-    {7, 8, true, 0x7fff, 0x7f7f},           // bf16
-    {23, 8, true, 0x7fffffff, 0x7f7fffff},  // f32
-    {3, 4, false, 0x7f, 0x7e},              // e4m3
-    {2, 5, true, 0x7f, 0x7b},               // e5m2
+    {10, 5, true, 0x7fff, 0x7bff},         // f16
+    {7, 8, true, 0x7fff, 0x7f7f},          // bf16
+    {23, 8, true, 0x7fffffff, 0x7f7fffff}, // f32
+    {3, 4, false, 0x7f, 0x7e},             // e4m3
+    {2, 5, true, 0x7f, 0x7b},              // e5m2
 };
 
 const ptx_format *ptx_format_of(int type) {
@@ -87,7 +87,9 @@ double ptx_u64_odd(uint64_t value) {
 static uint32_t overflow(const ptx_format *f, int how, bool negative, bool finite) {
     bool keep = finite || how == PTX_W_rz || (how == PTX_W_rm && !negative) ||
                 (how == PTX_W_rp && negative);
-    return keep ? f->largest : f->infinite ? ((UINT32_C(1) << f->exponent) - 1) << f->mantissa : f->nan;
+    return keep          ? f->largest
+           : f->infinite ? ((UINT32_C(1) << f->exponent) - 1) << f->mantissa
+                         : f->nan;
 }
 
 uint32_t ptx_round(double value, const ptx_format *f, int how, bool finite) {
@@ -136,8 +138,8 @@ double ptx_widen(uint32_t bits, const ptx_format *f) {
     } else if (!exponent) {
         value = ldexp(mantissa, lowest - f->mantissa);
     } else {
-        value = ldexp(mantissa | UINT32_C(1) << f->mantissa,
-                      lowest + (int)exponent - 1 - f->mantissa);
+        value =
+            ldexp(mantissa | UINT32_C(1) << f->mantissa, lowest + (int)exponent - 1 - f->mantissa);
     }
     return sign ? -value : value;
 }

@@ -1,7 +1,7 @@
-// Which lanes run. The lanes of a warp that are at one place form a part; the part deepest in calls,
-// then furthest back in the code, runs first, so that parts meet again where paths join. Lanes wait
-// at .sync instructions for those their mask names, and at barriers for the whole block: a program
-// that needs lanes which never come is reported and then let go on.
+// Which lanes run. The lanes of a warp that are at one place form a part; the part deepest in
+// calls, then furthest back in the code, runs first, so that parts meet again where paths join.
+// Lanes wait at .sync instructions for those their mask names, and at barriers for the whole block:
+// a program that needs lanes which never come is reported and then let go on.
 #include "ptx_schedule.h"
 
 enum { FAULT_TIMEOUT = 702 };
@@ -47,16 +47,14 @@ static void check_defined(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
     for (uint32_t i = 0; i < insn->read_count; i++) {
         uint32_t missing = mask & ~w->defined[insn->reads[i]];
         if (missing) {
-            ptx_report(w, PTX_FOUND_UNINITIALISED, "a register, lane %d",
-                       __builtin_ctz(missing));
+            ptx_report(w, PTX_FOUND_UNINITIALISED, "a register, lane %d", __builtin_ctz(missing));
             w->defined[insn->reads[i]] |= mask;
         }
     }
     for (uint32_t i = 0; i < insn->pred_read_count; i++) {
         uint32_t missing = mask & ~w->predicate_defined[insn->pred_reads[i]];
         if (missing) {
-            ptx_report(w, PTX_FOUND_UNINITIALISED, "a predicate, lane %d",
-                       __builtin_ctz(missing));
+            ptx_report(w, PTX_FOUND_UNINITIALISED, "a predicate, lane %d", __builtin_ctz(missing));
             w->predicate_defined[insn->pred_reads[i]] |= mask;
         }
     }
@@ -88,9 +86,8 @@ static uint32_t guarded(const ptx_warp *w, const ptx_insn *insn, uint32_t mask) 
 
 // The lanes that lane's mask names, of those that exist and have not exited.
 static uint32_t members(const ptx_warp *w, const ptx_insn *insn, uint32_t lane) {
-    return insn->member_mask < 0
-               ? w->live
-               : (uint32_t)ptx_lanes(w, insn, insn->member_mask)[lane] & w->live;
+    return insn->member_mask < 0 ? w->live
+                                 : (uint32_t)ptx_lanes(w, insn, insn->member_mask)[lane] & w->live;
 }
 
 static bool all_here(const ptx_warp *w, const ptx_insn *insn, uint32_t here) {
@@ -327,7 +324,9 @@ static void part_return(ptx_warp *w, ptx_part *part, uint32_t mask) {
     while (part->mask) { // lanes may have come from different calls
         int32_t from = w->returns[__builtin_ctz(part->mask)][depth];
         uint32_t lanes = 0;
-        EACH_LANE(lane, part->mask) { lanes |= (uint32_t)(w->returns[lane][depth] == from) << lane; }
+        EACH_LANE(lane, part->mask) {
+            lanes |= (uint32_t)(w->returns[lane][depth] == from) << lane;
+        }
         const ptx_call *call = w->launch->program->code[from].call;
         for (int32_t i = 0; i < call->outputs; i++) {
             copy_local(w, &call->output[i], lanes);
@@ -438,8 +437,7 @@ static void part_run(ptx_warp *w, ptx_part *part, uint64_t *turn) {
         } else if (insn->control == PTX_STEP) {
             execute(w, insn, mask);
             part->pc++;
-        } else if (insn->control == PTX_CONVERGE && mask == part->mask &&
-                   all_here(w, insn, mask)) {
+        } else if (insn->control == PTX_CONVERGE && mask == part->mask && all_here(w, insn, mask)) {
             converge_run(w, part);
         } else {
             part_control(w, part, insn, mask);

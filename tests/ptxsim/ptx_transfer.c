@@ -37,14 +37,13 @@ static void ld_run(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
         uint64_t *out = ptx_value_lanes(w, value), kept = register_mask(value->bits);
         EACH_LANE(lane, mask & ~good) { out[lane] = 0; }
         EACH_LANE(lane, good) {
-            out[lane] = sign_extend(load_bits(place[lane] + i * bytes, bytes), insn->type[0]) & kept;
+            out[lane] =
+                sign_extend(load_bits(place[lane] + i * bytes, bytes), insn->type[0]) & kept;
         }
     }
 }
 
-static bool moves_memory(int type) {
-    return ptx_type_bytes[type] && type <= PTX_f64;
-}
+static bool moves_memory(int type) { return ptx_type_bytes[type] && type <= PTX_f64; }
 static bool vector_fits(const ptx_insn *insn, int which) {
     return insn->operand[which].count == insn->vector &&
            ptx_type_bytes[insn->type[0]] * insn->vector <= 32 && moves_memory(insn->type[0]) &&
@@ -256,7 +255,8 @@ ptx_handler ptx_select_mov(ptx_insn *insn) {
     const ptx_operand *to = &insn->operand[0], *from = &insn->operand[1];
     bool predicate = insn->type[0] == PTX_pred;
     if (predicate || to->value[0].kind == PTX_PRED || from->value[0].kind == PTX_PRED) {
-        return predicate && to->value[0].kind == PTX_PRED && from->value[0].kind == PTX_PRED
+        return predicate && to->value[0].kind == PTX_PRED && from->value[0].kind != PTX_REG &&
+                       from->is == PTX_IS_VALUE
                    ? mov_predicate
                    : NULL;
     }

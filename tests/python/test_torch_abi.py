@@ -19,6 +19,8 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler fo
 CHECK = """
 #include <type_traits>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/inductor/aoti_torch/generated/c_shim_aten.h>
+#include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
 #include <torch/csrc/stable/c/shim.h>
 #define _Noreturn
 #include "torch_abi.h"
@@ -71,7 +73,12 @@ def test_a_wrong_declaration_is_named(tmp_path, right, wrong):
 
 
 def test_every_symbol_is_declared_by_torch():
-    shims = ("inductor/aoti_torch/c/shim.h", "stable/c/shim.h")
+    shims = [
+        "inductor/aoti_torch/c/shim.h",
+        "inductor/aoti_torch/generated/c_shim_aten.h",
+        "inductor/aoti_torch/generated/c_shim_cpu.h",
+        "stable/c/shim.h",
+    ]
     text = "".join((INCLUDE / "torch/csrc" / shim).read_text() for shim in shims)
     names = re.findall(r"^\s+X\([^,]+, (\w+),", HEADER, re.MULTILINE)
     assert len(names) > 20

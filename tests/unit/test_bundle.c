@@ -8,8 +8,8 @@ static tfr_arena *arena;
 
 // A whole file of the cache. Host entries are not looked into: only loading does that.
 static tfr_str entry_of(const char *kind, const char *target, const char *source) {
-    tfr_key key = {tfr_str_from(kind),   TFR_STR("1"),         tfr_str_from(source),
-                   TFR_STR("-O3"),       tfr_str_from(target), TFR_STR("gcc 12")};
+    tfr_key key = {tfr_str_from(kind), TFR_STR("1"),         tfr_str_from(source),
+                   TFR_STR("-O3"),     tfr_str_from(target), TFR_STR("gcc 12")};
     tfr_entry entry = {.label = TFR_STR("op.variant"),
                        .target = key.target,
                        .key = tfr_key_text(arena, &key),

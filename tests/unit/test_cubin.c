@@ -28,38 +28,39 @@ static tfr_arena *arena;
 
 #define ATTRIBUTE(number, ...) "\x04" number __VA_ARGS__
 #define INFO                                                                                       \
-    ATTRIBUTE("\x2f", "\x08\x00\x02\x00\x00\x00\x28\x00\x00\x00")  /* 40 registers */              \
-    ATTRIBUTE("\x2f", "\x08\x00\x01\x00\x00\x00\xff\x00\x00\x00")  /* of another function */       \
-    ATTRIBUTE("\x11", "\x08\x00\x02\x00\x00\x00\x00\x00\x00\x00")  /* no frame */                  \
-    ATTRIBUTE("\x12", "\x08\x00\x02\x00\x00\x00\x00\x00\x00\x00")  /* no stack */
+    ATTRIBUTE("\x2f", "\x08\x00\x02\x00\x00\x00\x28\x00\x00\x00") /* 40 registers */               \
+    ATTRIBUTE("\x2f", "\x08\x00\x01\x00\x00\x00\xff\x00\x00\x00") /* of another function */        \
+    ATTRIBUTE("\x11", "\x08\x00\x02\x00\x00\x00\x00\x00\x00\x00") /* no frame */                   \
+    ATTRIBUTE("\x12", "\x08\x00\x02\x00\x00\x00\x00\x00\x00\x00") /* no stack */
 #define FRAME                                                                                      \
     ATTRIBUTE("\x11", "\x08\x00\x02\x00\x00\x00\xa0\x00\x00\x00")                                  \
     ATTRIBUTE("\x12", "\x08\x00\x02\x00\x00\x00\xb0\x00\x00\x00")
 #define KERNEL_INFO                                                                                \
     "\x03\x1b\xff\x00" /* its value is in itself */                                                \
-    ATTRIBUTE("\x05", "\x0c\x00\x80\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00") /* 128 x 2 */
+        ATTRIBUTE("\x05",                                                                          \
+                  "\x0c\x00\x80\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00") /* 128 x 2 */
 #define TOOLS "\0\0ptxas\0-v -arch sm_90a -fmad false \0"
-#define BYTES(text) {text, sizeof text - 1}
+#define BYTES(text)                                                                                \
+    { text, sizeof text - 1 }
 
 static Elf64_Sym symbols[3]; // none, a device function, the kernel
 
 static image usual(void) {
     symbols[1] = (Elf64_Sym){.st_name = 1, .st_info = STT_FUNC, .st_shndx = 7};
-    symbols[2] = (Elf64_Sym){
-        .st_name = 5, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10};
-    return (image){
-        .abi = 8,
-        .flags = 0x6005a04,
-        .parts = {{"", SHT_NULL, {0}, 0, 0},
-                  {".shstrtab", SHT_STRTAB, {0}, 0, 0}, // filled in
-                  {".strtab", SHT_STRTAB, BYTES("\0one\0tfr_k\0"), 0, 0},
-                  {".symtab", SHT_SYMTAB, {(const char *)symbols, sizeof symbols}, 0, 2},
-                  {".note.nv.tkinfo", SHT_NOTE, BYTES(TOOLS), 0, 0},
-                  {".nv.info", 0x70000000, BYTES(INFO), 0, 3},
-                  {".nv.info.tfr_k", 0x70000000, BYTES(KERNEL_INFO), 0, 3},
-                  {".text.tfr_k", SHT_PROGBITS, BYTES("0123456789abcdef"), 0, 3},
-                  {".nv.shared.tfr_k", SHT_NOBITS, {0}, 1200 + 1024, 0}},
-        .count = 9};
+    symbols[2] =
+        (Elf64_Sym){.st_name = 5, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10};
+    return (image){.abi = 8,
+                   .flags = 0x6005a04,
+                   .parts = {{"", SHT_NULL, {0}, 0, 0},
+                             {".shstrtab", SHT_STRTAB, {0}, 0, 0}, // filled in
+                             {".strtab", SHT_STRTAB, BYTES("\0one\0tfr_k\0"), 0, 0},
+                             {".symtab", SHT_SYMTAB, {(const char *)symbols, sizeof symbols}, 0, 2},
+                             {".note.nv.tkinfo", SHT_NOTE, BYTES(TOOLS), 0, 0},
+                             {".nv.info", 0x70000000, BYTES(INFO), 0, 3},
+                             {".nv.info.tfr_k", 0x70000000, BYTES(KERNEL_INFO), 0, 3},
+                             {".text.tfr_k", SHT_PROGBITS, BYTES("0123456789abcdef"), 0, 3},
+                             {".nv.shared.tfr_k", SHT_NOBITS, {0}, 1200 + 1024, 0}},
+                   .count = 9};
 }
 
 static tfr_str make(const image *im) {

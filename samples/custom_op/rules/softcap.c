@@ -4,6 +4,7 @@
 // Split: rows of the last dimension. Rounding points: the quotient, tanh and the product are each
 // rounded to x's dtype; with CAST=FLOAT32 only the result is.
 #include "codegen_templates/act.h"
+#include "codegen_templates/lay.h"
 
 #define VALUES(X) X(OWN) X(FLOAT32)
 enum { VALUES(TFR_VALUE_ENUM) };
@@ -44,4 +45,11 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
     }
 }
 
-TFR_KERNEL("CAST", VALUES)
+// For softcap.cu.
+static int tfr_lay(const tfr_call *c, tfr_layout *l) {
+    const tfr_array *of[] = {&c->in[0], &c->out[0]};
+    l->units = tfr_last(of[0]) ? tfr_rows(of[0]) : 0;
+    return tfr_lay_part(l, of, 2);
+}
+
+TFR_DEVICE_KERNEL("CAST", VALUES)

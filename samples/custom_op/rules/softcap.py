@@ -7,7 +7,7 @@ x: any shape and float dtype; cap: a positive number. Result: as x, rounded afte
 import torch
 from tfrewrite.rules import Scalar, Tensor, op, ref
 
-op("softcap(Tensor x, float cap, *, str cast='') -> Tensor", cpu="softcap.c")
+op("softcap(Tensor x, float cap, *, str cast='') -> Tensor", cpu="softcap.c", cuda="softcap.cu")
 
 
 def cap_values(x, cap):

@@ -1,0 +1,110 @@
+"""What the kernels of norms and activations move at 4096 tokens of 2560: at most 1.05 times what they
+must, in whole sectors, by accesses of 128 bits.
+
+Counted by the simulator in NVRTC's PTX, so it holds for what a kernel asks for. What of that caches
+answer, and how fast, is not known here. A norm's weight is asked for once by each block, the only
+bytes beyond the least: how many those are depends on how many blocks a GPU holds.
+"""
+
+from dataclasses import dataclass
+
+import apart
+import pytest
+
+TOKENS, HIDDEN, MOST = 4096, 2560, 1.05
+H100 = 132  # multiprocessors, of an H200 too
+QUARTER = 33  # about ten rows for each block of a norm in 16 bits
+
+
+@dataclass
+class Counted:
+    """Of one call, in a process of its own, since a process has one number of multiprocessors."""
+
+    call: str
+    weight: int  # bytes
+    traffic: object
+
+
+def count(multiprocessors, tokens, dtype_name, hidden=HIDDEN, unaligned=False):
+    import simulated
+    import torch
+    from shapes import shifted, values
+    from traffic import measure
+
+    simulated.configure(sms=multiprocessors)
+    dtype = getattr(torch, dtype_name)
+    x, y = (values((tokens, hidden), dtype, i) for i in (1, 2))
+    x = shifted(x) if unaligned else x
+    weight = values((hidden,), dtype, 3)
+    calls = [
+        ("rms_norm", "cast_then_weight", x, weight, 1e-6),
+        ("add_rms_norm", "add_then_norm", x, y, weight, 1e-6, 0),
+        ("act_mul", "two_inputs", 0, x, y),
+        ("act_mul", "packed_gate_first", 0, torch.cat((x, y), -1), -1),
+        ("act_mul", "packed_interleaved", 0, torch.stack((x, y), -1).flatten(-2)),
+    ]
+    return [
+        Counted(".".join(call[:2]), weight.nbytes if "norm" in call[0] else 0, measure(*call))
+        for call in calls
+    ]
+
+
+@pytest.fixture(scope="module")
+def counted():
+    known = {}
+
+    def get(*arguments, **named):
+        key = arguments, *named.items()
+        if key not in known:
+            known[key], warnings = apart.run(count, *arguments, *named.values())
+            assert warnings == []
+            for c in known[key]:
+                t = c.traffic
+                print(f"{arguments} {c.call}: {t.ratio:.4f} of the least, sectors {t.sectors_used:.4f}"
+                      f" used, 128 bits {t.wide:.4f}, {t.blocks} blocks of {t.threads}")  # fmt: skip
+        return known[key]
+
+    return get
+
+
+SIZES = [
+    (H100, TOKENS, "bfloat16"),
+    (QUARTER, TOKENS // 4, "float32"),
+    (QUARTER, TOKENS // 4, "float16"),
+]
+
+
+@pytest.mark.parametrize("multiprocessors, tokens, dtype", SIZES)
+def test_nothing_is_read_twice_but_weights(counted, multiprocessors, tokens, dtype):
+    """A quarter of the tokens on a quarter of the multiprocessors: as many rows for each block."""
+    for c in counted(multiprocessors, tokens, dtype):
+        t = c.traffic
+        assert t.requested == t.least + (t.blocks - 1) * c.weight, c.call
+        assert t.unique == t.least, c.call
+        assert t.sectors_used >= 0.98 and t.wide >= 0.98 and t.conflicts == 0, c.call
+
+
+def test_bytes(counted):
+    for c in counted(QUARTER, TOKENS, "bfloat16"):
+        assert c.traffic.ratio <= MOST, c.call
+
+
+def test_unaligned_rows(counted):
+    """Elements come one by one then, but no more of them."""
+    for c in counted(1, 128, "bfloat16", HIDDEN, True):
+        t = c.traffic
+        assert t.unique == t.least and t.conflicts == 0, c.call
+        assert t.requested == t.least + (t.blocks - 1) * c.weight, c.call
+
+
+@pytest.mark.parametrize("width", [16384, 40000])
+def test_wide_rows(counted, width):
+    """Up to 16384 a row is read once; wider ones twice, each with the weight."""
+    rows = 16
+    for c in counted(1, rows, "bfloat16", width):
+        t = c.traffic
+        assert t.unique == t.least and t.sectors_used >= 0.98 and t.conflicts == 0, c.call
+        if width == 16384 or not c.weight:
+            assert t.requested == t.least + (t.blocks - 1) * c.weight, c.call
+        else:
+            assert t.requested <= 2 * t.least + rows * c.weight, c.call
