@@ -53,7 +53,7 @@ struct norm_row {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(norm_row::shape::block)
+extern "C" __global__ void __launch_bounds__(norm_row::shape::block, norm_row::shape::blocks)
     tfr_add_rms_norm(const __grid_constant__ tfr_device_args a) {
     tfr_norm_kernel<norm_row>(a);
 }

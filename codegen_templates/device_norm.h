@@ -30,9 +30,10 @@ template <int64_t WIDTH, int V, int WEIGHT> struct tfr_norm_shape {
         weight_bytes = packs * (int)sizeof(tfr_pack<WEIGHT, V>),
         // Rows of a block at a time: with more of them it asks less often for the weight, which
         // they share. 48 KB of shared memory are there on every GPU.
-        rows = held && threads <= 320 && weight_bytes <= 40 << 10 ? 640 / threads : 1,
+        rows = held && threads <= 320 && weight_bytes <= 40 << 10 ? (511 + threads) / threads : 1,
         block = rows * threads,
-        even = packs * V == (int)WIDTH,                // no pack is cut
+        blocks = rows > 1 ? 2 : 1,      // of a multiprocessor at least, for which registers must do
+        even = packs * V == (int)WIDTH, // no pack is cut
         full = even && held && packs == each * threads // every thread has as many
     };
 };

@@ -1,6 +1,6 @@
 // NVIDIA documents neither the sections of a cubin nor their attributes; what stands here was read
 // off compiled kernels and is held against the compiler's own report
-// (tests/jit/test_cubin_nvrtc.py). A section `.nv.info` is a list of attributes: format, number,
+// (tests/jit/test_nvrtc.py). A section `.nv.info` is a list of attributes: format, number,
 // then 16 bits that are the value or the size of the value behind them.
 #define _GNU_SOURCE // memmem
 #include "jit/cubin.h"

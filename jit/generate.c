@@ -1,5 +1,5 @@
 // Text in, text out: knows where macros go and nothing of what they mean.
-#define _GNU_SOURCE // memmem
+#define _GNU_SOURCE // memmem, memrchr
 #include "jit/generate.h"
 
 #include <ctype.h>
@@ -43,10 +43,18 @@ tfr_status tfr_template_read(tfr_str *out, const char *directory, const char *na
 
 static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
+// `at` stands behind a `//` of its line.
+static bool in_comment(tfr_str text, const char *at) {
+    const char *line = memrchr(text.data, '\n', (size_t)(at - text.data));
+    line = line ? line : text.data;
+    return memmem(line, (size_t)(at - line), "//", 2) != NULL;
+}
+
 static bool mentions(tfr_str text, const char *word, size_t n) {
     for (const char *p = text.data, *end = text.data + text.len;
          (p = memmem(p, (size_t)(end - p), word, n)); p++)
-        if ((p == text.data || !is_word(p[-1])) && (p + n == end || !is_word(p[n])))
+        if ((p == text.data || !is_word(p[-1])) && (p + n == end || !is_word(p[n])) &&
+            !in_comment(text, p))
             return true;
     return false;
 }

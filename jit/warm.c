@@ -26,7 +26,7 @@ static void warm_one(warming *w, size_t i) {
     tfr_entry entry;
     char why[2048];
     bool stored = false;
-    (void)tfr_wanted_make(arena, &w->requests[i], true, &wanted); // true: it waits
+    (void)tfr_wanted_make(arena, &w->requests[i], true, &wanted);
     tfr_jit_origin origin =
         tfr_obtain(arena, &wanted, TFR_CACHE_ALL, &entry, &stored, why, sizeof why);
     tfr_arena_free(arena);

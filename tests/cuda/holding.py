@@ -113,7 +113,7 @@ def _compare(op, variant, number, arguments, where, got, want) -> None:
     elif op == "act_mul":
         _compare_product(*product_of(variant, arguments), where, got, want)
     else:
-        _compare_normed(op, where, got, want)
+        _compare_normed(op, arguments, where, got, want)
 
 
 def _compare_bits(where, got, want) -> None:
@@ -123,19 +123,23 @@ def _compare_bits(where, got, want) -> None:
         raise Mismatch(f"{where}: {int(off.sum())} of {off.numel()} elements differ")
 
 
-def _compare_normed(op, where, got, want) -> None:
-    """The root of a mean has an error of an ulp or two, each value behind it then as much. In 16 bits
-    that may move a rounding, and a second one behind a weight; where a rotation takes one product
-    from another the error counts against the larger, of which a row's largest element is a bound.
+def _compare_normed(op, arguments, where, got, want) -> None:
+    """The root of a mean has an error of an ulp or two, each value behind it then as much. Where one
+    is rounded to 16 bits on its way, that may move the rounding, and a second one behind a weight;
+    where a rotation takes one product from another the error counts against the larger, of which a
+    row's largest element is a bound.
     """
     size = want.double().abs()
     if op == "qk_norm_rope":
         size = torch.maximum(size, size.nan_to_num(0, posinf=0).amax(-1, keepdim=True))
-    ulp = ULP[want.dtype]
-    bound = 1e-6 * size if want.dtype == F32 else 2.01 * ulp * size
-    _within(where, got, want, bound + 2 * TINY[want.dtype])
+    dtypes = {want.dtype} | {a.dtype for a in arguments if isinstance(a, torch.Tensor)}
+    coarse = max((ULP[d] for d in dtypes if d != F32), default=0.0)
+    fine = 1e-6 * size + 2 * TINY[want.dtype]
+    _within(where, got, want, 2.01 * coarse * size + fine)
     if want.dtype != F32:
         _count(op, where, got, want)
+    elif coarse:
+        _count(op, where, got, want, want.isfinite() & ((got.double() - want.double()).abs() > fine))
 
 
 def _compare_product(gate, up, act, where, got, want) -> None:

@@ -26,11 +26,15 @@ os.environ.setdefault("TFR_CUDA_TARGET", "compute_90")  # PTX, which is all that
 READABLE, WRITABLE, INITIALISED = 1, 2, 4
 
 _sim = ctypes.CDLL(str(LIBRARY), mode=ctypes.RTLD_GLOBAL)  # dlopen("libcuda.so.1") finds it by name
+driver = _sim  # its functions as the real one has them
 _sim.ptxsim_configure.argtypes = (ctypes.c_char_p,)
 _sim.ptxsim_memory.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _sim.ptxsim_fault.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_int)
 _sim.ptxsim_calls.argtypes = (ctypes.c_char_p,)
+_sim.ptxsim_null_stream.argtypes = (ctypes.c_void_p,)
 _sim.ptxsim_report.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+_sim.ptxsim_executed_lines.argtypes = (ctypes.POINTER(ctypes.c_int32), ctypes.c_size_t)
+_sim.ptxsim_executed_lines.restype = ctypes.c_size_t
 _sim.ptxsim_program_text.restype = ctypes.c_char_p
 _sim.ptxsim_program_replace.argtypes = (ctypes.c_int, ctypes.c_char_p)
 _sim.ptxsim_program_replace.restype = ctypes.c_char_p
@@ -58,6 +62,11 @@ def fault(function: str, code: int, after: int = 0, times: int = 1) -> None:
     _sim.ptxsim_fault(function.encode(), code, after, times)
 
 
+def null_stream(stream: ctypes.c_void_p | None) -> None:
+    """What the default stream, which CPU tensors have, stands for; None: for itself."""
+    _sim.ptxsim_null_stream(stream)
+
+
 def calls(function: str) -> int:
     return _sim.ptxsim_calls(function.encode())
 
@@ -72,6 +81,13 @@ def report() -> dict[str, Any]:
     text = ctypes.create_string_buffer(size)
     _sim.ptxsim_report(text, size)
     return json.loads(text.value)
+
+
+def executed_lines() -> set[int]:
+    """The lines of its PTX, from 0, whose instructions the last launch ran."""
+    lines = (ctypes.c_int32 * 20000)()
+    count = _sim.ptxsim_executed_lines(lines, len(lines))
+    return {line - 1 for line in lines[:count]}
 
 
 def programs() -> list[str]:

@@ -2,7 +2,7 @@
 replay computes with what the inputs hold then.
 
 CPU tensors have no stream, so the simulated driver is told which one the default stream stands for
-(ptxsim_null_stream). Each case runs in a process of its own (apart.py).
+(simulated.null_stream). Each case runs in a process of its own (apart.py).
 """
 
 import ctypes
@@ -23,15 +23,14 @@ class Graph:
     def __init__(self):
         import simulated
 
-        self._cu = cu = simulated._sim
-        cu.ptxsim_null_stream.argtypes = (ctypes.c_void_p,)
+        self._cu = cu = simulated.driver
         context, self._stream = ctypes.c_void_p(), ctypes.c_void_p()
         self._exec = ctypes.c_void_p()
         self._check(cu.cuInit(0))
         self._check(cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
         self._check(cu.cuCtxSetCurrent(context))
         self._check(cu.cuStreamCreate(ctypes.byref(self._stream), 1))
-        cu.ptxsim_null_stream(self._stream)
+        simulated.null_stream(self._stream)
 
     @contextmanager
     def capture(self):

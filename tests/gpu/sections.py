@@ -1,4 +1,4 @@
-"""The sections of run.py: one per process, `python sections.py NAME OUT SECONDS [--simulated]`.
+"""The sections of run.py: one per process, `python sections.py NAME OUT SECONDS [OPTION...]`.
 
 A section adds rows of figures and problems to a Result; an exception is a problem too. What runs on
 a simulated device runs there in small. Figures of time and bandwidth are only taken on a GPU.
@@ -43,7 +43,8 @@ from tfrewrite import kernels, ops, program, rules  # noqa: E402
 
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 DEVICE = "cpu" if SIMULATED else "cuda"
-TARGET_OF_SIMULATOR = "compute_90"  # PTX
+SMALL = "--small" in sys.argv  # the same few kernels in every section: NVRTC's time is most of it
+SEED = 1
 COLD = 512 << 20  # bytes; more than any L2 holds
 BAND = 4096  # bytes beside what a kernel may touch
 
@@ -158,13 +159,14 @@ def nvrtc() -> str:
 def numerics(out: Result) -> None:
     """Every op and reference on random and odd sizes beside torch on the same device."""
     seen = kernel_checks.Beside()
-    rounds, largest = (1, 64) if SIMULATED else (3, 20000)
-    wanted = [F32, BF16] if SIMULATED else dtypes()
-    made = 0
+    if SMALL:
+        made = [*cases.every([F32], 1, SEED, 64), *cases.of_model(5, BF16, 64, 4, 16)]
+    else:
+        made = cases.every(dtypes(), 3, SEED, 20000)
     try:
-        for case in cases.every(wanted, rounds, 1, largest):
+        for case in made:
             out.in_time()
-            case, made = case.on(DEVICE), made + 1
+            case = case.on(DEVICE)
             run = kernel_checks.paired(seen, case.op, case.variant, kernel(case.op, case.variant))
             try:
                 run(*case.arguments)
@@ -191,9 +193,8 @@ def registered_ops() -> list[str]:
 # ------------------------------------------------------------------ beside the simulator
 def computed(path: Path, out: Result | None = None) -> None:
     """Results of a fixed list of calls, on this process's device, as a file."""
-    wanted = [F32, BF16] if SIMULATED and out is not None else [F32, BF16, F16]
     results = []
-    for case in cases.every(wanted, 1, 7, 64):
+    for case in cases.every([F32] if SMALL else [F32, BF16, F16], 1, SEED, 64):
         if out is not None:
             out.in_time()
         if case.op not in cases.PRODUCTS:
@@ -220,16 +221,17 @@ def beside_simulator(out: Result) -> None:
     kernels.install(rules.load())
     computed(here, out)
     command = [sys.executable, __file__, "computed", str(there), "0", "--simulated"]
+    command += ["--small"] * SMALL
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "TFR_PTXSIM": library}
     )
     if done.returncode:
         raise RuntimeError(f"the simulator's process failed:\n{done.stderr[-2000:]}")
-    simulator = dict(torch.load(there))
     table: dict[tuple[str, str], list[float]] = {}
-    for name, results in torch.load(here):
+    for (name, results), (same, expected) in zip(torch.load(here), torch.load(there), strict=True):
+        assert name == same
         op = name.partition(".")[0]
-        for i, (a, b) in enumerate(zip(results, simulator[name], strict=True)):
+        for i, (a, b) in enumerate(zip(results, expected, strict=True)):
             exact = SIMULATED or op == "rope" or (op == "add_rms_norm" and i == 1)
             off, worst = apart_by(a, b)
             out.check(not (off and exact), f"{name}: {off} elements have other bits")
@@ -261,7 +263,7 @@ def apart_by(a: torch.Tensor, b: torch.Tensor) -> tuple[int, float]:
 def memory(out: Result) -> None:
     """Bands beside inputs and results stay as they are, and inputs too."""
     guarded = 0
-    for case in cases.every([F32, BF16], 1, 3, 64 if SIMULATED else 8192):
+    for case in cases.every([F32] if SMALL else [F32, BF16], 1, SEED, 64 if SMALL else 8192):
         out.in_time()
         if case.op in cases.PRODUCTS:
             continue
@@ -327,7 +329,7 @@ def is_between(result: torch.Tensor, bands: tuple[torch.Tensor, torch.Tensor]) -
 
 def strictly(out: Result) -> None:
     """On the simulator every access is held against what the call may touch."""
-    for case in cases.every([F32], 1, 5, 64):
+    for case in cases.every([F32], 1, SEED, 64):
         if case.op not in cases.PRODUCTS:
             with simulated.strict():
                 kernel(case.op, case.variant)(*case.arguments)
@@ -603,6 +605,7 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("seconds", type=float)
     parser.add_argument("--simulated", action="store_true")
+    parser.add_argument("--small", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
     kernels.install(rules.load())

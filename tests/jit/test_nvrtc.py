@@ -300,10 +300,10 @@ def test_identity(jit, nvrtc, fake):
     source, cubin = jit.source(PLAIN), nvrtc.compile(PLAIN, "sm_80")[0]
     one = fake(cubin, "one.so")
     two = fake(cubin, "two.so", "-Wl,--build-id=none")
-    for library_path in (one, two, one, two):
-        lines = jit.run("sync", "sm_80", source, TFR_NVRTC=library_path)
-        first_time = len(lines[0]) and lines[0].startswith("compiled")
-        assert lines[-1] == ("nvrtc absent" if not first_time else lines[-1])
+    for origin in ("compiled", "disk"):
+        for path in (one, two):
+            lines = jit.run("sync", "sm_80", source, TFR_NVRTC=path)
+            assert lines[0].startswith(f"{origin} tfr_plain") and len(lines) == 2
     assert len(kernels(jit.cache)) == 2
     assert str(two) in jit.tool("cache", "ls") and str(one) not in jit.tool("cache", "ls")
     with two.open("ab") as file:

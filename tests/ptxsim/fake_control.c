@@ -36,6 +36,17 @@ void fake_unlock(int *unused) {
     pthread_mutex_unlock(&fake.lock);
 }
 
+static void after_fork_in_child(void) {
+    fake.forked = fake.initialised;
+    fake_unlock(NULL);
+}
+static void after_fork_in_parent(void) { fake_unlock(NULL); }
+
+// A fork finds the lock free, and a child of a process that has called cuInit has no driver.
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(fake_lock, after_fork_in_parent, after_fork_in_child);
+}
+
 #define LOCKED                                                                                     \
     __attribute__((cleanup(fake_unlock))) int locked = 0;                                          \
     (void)locked;                                                                                  \
@@ -61,7 +72,8 @@ CUresult fake_enter(const char *name, bool from_start) {
             return functions[i].fault;
         }
     }
-    return fake.initialised || from_start ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+    bool usable = fake.initialised ? !fake.forked : from_start;
+    return usable ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 fake_object *fake_object_new(int kind, fake_object *context) {
@@ -211,7 +223,7 @@ static void reset(void) {
     fake.last_kernel[0] = '\0';
     fake.last_error[0] = '\0';
     fake.launch_count = 0;
-    fake.initialised = false;
+    fake.initialised = fake.forked = false;
     for (int i = 0; i < FUNCTION_COUNT; i++) {
         functions[i].calls = 0;
         functions[i].fault = functions[i].after = functions[i].times = 0;
@@ -219,12 +231,16 @@ static void reset(void) {
 }
 
 static bool set(const char *key, const char *value) {
-    long number = strtol(value, NULL, 10);
+    char *end;
+    long number = strtol(value, &end, 10);
+    if (*end && (strcmp(key, "capability") != 0 || *end != '.')) {
+        return false;
+    }
     if (!strcmp(key, "devices") && number >= 0 && number <= FAKE_MAX_DEVICES) {
         fake.devices = (int)number;
-    } else if (!strcmp(key, "capability") && strchr(value, '.')) {
+    } else if (!strcmp(key, "capability") && *end) {
         fake.major = (int)number;
-        fake.minor = atoi(strchr(value, '.') + 1);
+        fake.minor = atoi(end + 1);
     } else if (!strcmp(key, "sms") && number > 0) {
         fake.processors = (int)number;
     } else if (!strcmp(key, "driver")) {
@@ -286,6 +302,11 @@ void ptxsim_fault(const char *name, int code, int after, int times) {
         functions[i].after = after;
         functions[i].times = times;
     }
+}
+
+void ptxsim_null_stream(void *stream) {
+    LOCKED
+    fake.null_stream = stream;
 }
 
 uint64_t ptxsim_calls(const char *name) {
@@ -448,8 +469,10 @@ size_t ptxsim_executed_lines(int32_t *lines, size_t room) {
     LOCKED
     const ptx_program *program = fake.last.program;
     size_t count = 0;
-    for (int32_t i = 0; program && i < program->count; i++)
-        if (program->code[i].executed && count++ < room)
+    for (int32_t i = 0; program && i < program->count; i++) {
+        if (program->code[i].executed && count++ < room) {
             lines[count - 1] = program->code[i].line;
+        }
+    }
     return count;
 }

@@ -60,10 +60,12 @@ typedef struct fake_program {
 typedef struct fake_state {
     pthread_mutex_t lock;
     bool initialised;
+    bool forked; // after cuInit: nothing works in the child, as with the real driver
     int devices, major, minor, processors, driver;
     uint64_t warp_order, step_limit;
     fake_object *objects;
     fake_object *primary[FAKE_MAX_DEVICES];
+    fake_object *null_stream; // what the default streams stand for; NULL: themselves
     fake_program *programs;
     int program_count;
     ptx_memory memory;

@@ -7,6 +7,9 @@
 
 static CUresult stream_of(CUstream handle, fake_object *context, fake_object **stream) {
     *stream = NULL;
+    if ((uintptr_t)handle <= 2 && fake_is(fake.null_stream, FAKE_STREAM)) {
+        handle = fake.null_stream;
+    }
     if ((uintptr_t)handle <= 2) { // the default streams
         return CUDA_SUCCESS;
     }

@@ -174,7 +174,8 @@ static void block_run(ptx_launch *launch) {
             continue;
         }
         int32_t pick = launch->seed ? (int32_t)(draw(launch) % (uint64_t)count) : 0;
-        uint64_t turn = launch->seed ? 1 + draw(launch) % 48 : UINT64_MAX;
+        uint64_t turn =
+            launch->seed ? 1 + draw(launch) % 48 : 65536; // a spinning warp ends its turn
         ptx_warp_run(&launch->warps[ready[pick]], turn);
         ptx_barriers_check(launch);
     }

@@ -16,7 +16,7 @@ typedef struct ptx_insn ptx_insn;
 typedef void (*ptx_handler)(ptx_warp *warp, const ptx_insn *insn, uint32_t mask);
 
 // Slots every function's register file starts with: special registers, then one that `_` names.
-// The order is that of special_names in ptx_parse.c.
+// The order is that of special_names in ptx_operands.c.
 enum {
     PTX_TID_X,
     PTX_TID_Y,

@@ -424,8 +424,14 @@ static void part_run(ptx_warp *w, ptx_part *part, uint64_t *turn) {
         ptx_insn *insn = &code[part->pc];
         uint32_t mask = guarded(w, insn, part->mask);
         (*turn)--;
-        w->steps++;
         w->at = insn;
+        if (++w->steps > w->launch->step_limit) {
+            ptx_report(w, PTX_FOUND_RUNAWAY, "more than %llu instructions",
+                       (unsigned long long)w->launch->step_limit);
+            w->launch->fault = FAULT_TIMEOUT;
+            w->launch->stop = true;
+            return;
+        }
         if (insn->guard >= 0) {
             if (part->mask & ~w->predicate_defined[insn->guard]) {
                 ptx_report(w, PTX_FOUND_UNINITIALISED, "the guard");
@@ -461,12 +467,6 @@ void ptx_warp_run(ptx_warp *w, uint64_t turn) {
             continue;
         } else if (!converge_force(w)) {
             barrier_arrive(w);
-        }
-        if (w->steps > w->launch->step_limit) {
-            ptx_report(w, PTX_FOUND_RUNAWAY, "more than %llu instructions",
-                       (unsigned long long)w->launch->step_limit);
-            w->launch->fault = FAULT_TIMEOUT;
-            w->launch->stop = true;
         }
     }
 }

@@ -10,8 +10,9 @@
 #define PTX_WORDS(X)                                                                               \
     X(rn)                                                                                          \
     X(rz)                                                                                          \
-    X(rm) X(rp) X(rna) X(rni) X(rzi) X(rmi) X(rpi) X(ftz) X(sat) X(satfinite) X(relu) X(approx)    \
-        X(full) X(noftz) X(NaN) X(wide) X(lo) X(hi) X(cc) X(to) X(uni) X(sync) X(aligned) X(trans) \
+    X(rm)                                                                                          \
+    X(rp) X(rna) X(rni) X(rzi) X(rmi) X(rpi) X(ftz) X(sat) X(satfinite) X(relu) X(approx) X(full)  \
+        X(noftz) X(NaN) X(wide) X(lo) X(hi) X(cc) X(to) X(uni) X(sync) X(aligned) X(trans)         \
             X(global) X(shared) X(local) X(param) X(v2) X(v4) X(v8) X(x1) X(x2) X(x4) X(eq) X(ne)  \
                 X(lt) X(le) X(gt) X(ge) X(equ) X(neu) X(ltu) X(leu) X(gtu) X(geu) X(num) X(nan)    \
                     X(ls) X(hs) X(l) X(r) X(clamp) X(wrap) X(add) X(min) X(max) X(and) X(or)       \
@@ -40,9 +41,10 @@ static inline bool ptx_has(const ptx_words *words, int word) {
 #define PTX_TYPE_LIST(X)                                                                           \
     X(b8, 1)                                                                                       \
     X(b16, 2)                                                                                      \
-    X(b32, 4) X(b64, 8) X(u8, 1) X(u16, 2) X(u32, 4) X(u64, 8) X(s8, 1) X(s16, 2) X(s32, 4)        \
-        X(s64, 8) X(f16, 2) X(bf16, 2) X(f32, 4) X(f64, 8) X(f16x2, 4) X(bf16x2, 4) X(f32x2, 8)    \
-            X(u16x2, 4) X(s16x2, 4) X(tf32, 4) X(e4m3x2, 2) X(e5m2x2, 2) X(pred, 0)
+    X(b32, 4)                                                                                      \
+    X(b64, 8) X(u8, 1) X(u16, 2) X(u32, 4) X(u64, 8) X(s8, 1) X(s16, 2) X(s32, 4) X(s64, 8)        \
+        X(f16, 2) X(bf16, 2) X(f32, 4) X(f64, 8) X(f16x2, 4) X(bf16x2, 4) X(f32x2, 8) X(u16x2, 4)  \
+            X(s16x2, 4) X(tf32, 4) X(e4m3x2, 2) X(e5m2x2, 2) X(pred, 0)
 
 enum {
     PTX_NO_TYPE,

@@ -25,6 +25,9 @@ PTXSIM_API void ptxsim_memory_clear(void);
 PTXSIM_API void ptxsim_fault(const char *name, int code, int after, int times);
 // How often it was called.
 PTXSIM_API uint64_t ptxsim_calls(const char *name);
+// From now on the default streams stand for this one of cuStreamCreate, so that what is launched on
+// them can be captured. NULL: for themselves again.
+PTXSIM_API void ptxsim_null_stream(void *stream);
 
 PTXSIM_API uint64_t ptxsim_launch_count(void);
 // The last launch as JSON: kernel, grid, block, shared, program, fault, findings, counters. Writes
