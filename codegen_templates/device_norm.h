@@ -6,6 +6,9 @@
 #include "codegen_templates/device_vec.h"
 #include "codegen_templates/norm_orders.h"
 
+// The fewest threads that a multiprocessor of the architecture holds.
+#define TFR_SM_THREADS (__CUDA_ARCH__ < 800 ? 1024 : 1536)
+
 // How rows of WIDTH elements, V of them in a pack, are split over threads. Thread t of those of a
 // row has packs t, t + threads, ...; rows of up to 16384 stay in its registers. Up to four packs
 // for each thread of a warp; wider rows get more warps, for two packs each, or four where there are
@@ -29,11 +32,15 @@ template <int64_t WIDTH, int V, int WEIGHT> struct tfr_norm_shape {
         each = held ? (packs + threads - 1) / threads : 1, // packs of a thread
         weight_bytes = packs * (int)sizeof(tfr_pack<WEIGHT, V>),
         // Rows of a block at a time: with more of them it asks less often for the weight, which
-        // they share. 48 KB of shared memory are there on every GPU.
-        rows = held && threads <= 320 && weight_bytes <= 40 << 10 ? (511 + threads) / threads : 1,
+        // they share. 512 threads or a few more, 640 at most, so that registers do for two blocks;
+        // 48 KB of shared memory are there on every GPU.
+        some =
+            (511 + threads) / threads <= 640 / threads ? (511 + threads) / threads : 640 / threads,
+        rows = held && threads <= 320 && weight_bytes <= 40 << 10 ? some : 1,
         block = rows * threads,
-        blocks = rows > 1 ? 2 : 1,      // of a multiprocessor at least, for which registers must do
-        even = packs * V == (int)WIDTH, // no pack is cut
+        // How many of them a multiprocessor holds at least: registers must allow that.
+        blocks = rows > 1 && 2 * block <= TFR_SM_THREADS ? 2 : 1,
+        even = packs * V == (int)WIDTH,                // no pack is cut
         full = even && held && packs == each * threads // every thread has as many
     };
 };
@@ -226,8 +233,8 @@ template <class ROW, bool ALIGNED> TFR_INLINE void tfr_norm_wide(const tfr_devic
 #pragma unroll 4
         for (int i = threadIdx.x * V; i < WIDTH; i += STEP)
             tfr_norm_square(ROW::template first<ALIGNED>(at, i, shape::even ? V : WIDTH - i), sum);
-        const float root =
-            tfr_norm_root<ROW::order, ROW::dtype, shape::block, V>(sum, turn, WIDTH, a.number[0]);
+        const float root = tfr_norm_root<ROW::order, ROW::dtype, shape::block, shape::block, V>(
+            sum, turn, WIDTH, a.number[0]);
 #pragma unroll 2
         for (int i = threadIdx.x * V; i < WIDTH; i += STEP) {
             const int n = shape::even ? V : WIDTH - i;

@@ -144,24 +144,22 @@ def _compare_normed(op, arguments, where, got, want) -> None:
 
 def _compare_product(gate, up, act, where, got, want) -> None:
     """torch's own exp, erf and tanh are off by some ulps of f32. Where 1 + erf or 1 + tanh cancels,
-    that error is one of the gate's size, and of two 16-bit results the exact one is right too.
+    that error is one of the gate's size: there it may move more 16-bit results than elsewhere.
     """
     cancels = act in ("GELU", "GELU_TANH", "NEW_GELU")
-    size = want.double().abs()
+    size, whole = want.double().abs(), (gate.double() * up.double()).abs()
     # A 16-bit result may be off by an ulp, twice as much where the activation is rounded on its way.
     ulps = 2.01 if act in ("QUICK_GELU", "NEW_GELU") else 1.01
     ulp = 0.0 if gate.dtype == want.dtype == F32 else ulps * max(ULP[gate.dtype], ULP[want.dtype])
-    slack = 1e-6 * ((gate.double() * up.double()).abs() if cancels else size) + ulp * size
-    slack += 2 * TINY[want.dtype]
+    slack = 1e-6 * (whole if cancels else size) + ulp * size + 2 * TINY[want.dtype]
     if gate.dtype != F32:
         slack += 1.01 * TINY[gate.dtype] * up.double().abs()
+        if act == "NEW_GELU":  # whose tanh is rounded before 1 is added to it
+            slack += ULP[gate.dtype] / 2 * whole
     _within(where, got, want, slack.nan_to_num(0, posinf=0))
     if want.dtype != F32:
         off = steps(got, want) > 0
-        if act in ("GELU", "GELU_TANH"):
-            right = activations.function(activations.ACTS.index(act))(gate.double()).to(gate.dtype)
-            off &= steps(got, (right.double() * up.double()).to(want.dtype)) > 0
-        _count("act_mul", where, got, want, off)
+        _count("act_mul", where, got, want, off & (size >= whole / 4) if cancels else off)
 
 
 def product_of(variant, arguments) -> tuple[torch.Tensor, torch.Tensor, str]:

@@ -3,9 +3,10 @@ driver not yet open.
 
     python mutants.py [COUNT] [SEED]
 
-Prints JSON: how many mutants of how many, and each survivor. A mutant is caught if on any of the
-arguments of its kernel a result is not right, a checker of the simulator reports, or the launch
-fails or does not end. All arguments of one subject are served by one kernel.
+Prints JSON: the mutants that were caught, and those that survived. A mutant is caught if on any of
+the arguments of its kernel a result is not right or less near to the reference than the kernel's, a
+checker of the simulator reports, other bytes move, or the launch fails or does not end. All
+arguments of one subject are served by one kernel.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ sys.path[:0] = [str(HERE.parents[1] / "python"), str(HERE)]
 import holding  # noqa: E402
 import simulated  # noqa: E402
 import torch  # noqa: E402
-from holding import NORMS, hold  # noqa: E402
+from holding import NORMS, Seen, hold  # noqa: E402
 from ptx_mutants import Mutant, mutants  # noqa: E402
 from shapes import (  # noqa: E402
     BF16,
@@ -49,6 +50,7 @@ from tfrewrite import activations  # noqa: E402
 
 COUNT, SEED, SECONDS = 120, 5, 60
 STEPS = 200000  # of a warp: far more than any call needs
+COUNTERS = ("requested_read_bytes", "requested_write_bytes", "sectors", "requests", "requests_128")
 DIED, SURVIVED, CAUGHT, INVALID = range(4)
 
 
@@ -67,12 +69,14 @@ def rows_of(width, dtype) -> Iterator[torch.Tensor]:
     yield values((1, 1, width), dtype, 1).expand(4, 3, width)
 
 
-def norm_calls(width, dtype, weight_dtype):
+def norm_calls(width, dtype, weight_dtype, aligned=(True, False)):
     weight = values((width,), weight_dtype, 2)
     for x in rows_of(width, dtype):
-        yield x, weight, 1e-3
+        if (x.data_ptr() % 16 == 0) in aligned:
+            yield x, weight, 1e-3
     small = values((5, width), dtype, 14) * 1e-2  # eps counts
-    yield small, weight, 1e-3
+    if True in aligned:
+        yield small, weight, 1e-3
     yield small, shifted(weight), 1e-3
 
 
@@ -88,25 +92,24 @@ def add_norm_calls(width, dtype):
 
 
 def act_calls(variant, act, width, dtype):
-    """All exponents; rows found in every way; tails."""
+    """All exponents; rows found in every way, whole packs of elements and others."""
+    number = activations.ACTS.index(act)
     wide = torch.arange(0, 1 << 16, 7, dtype=torch.int32).bitwise_left_shift(16).view(F32)
     wide = wide[wide.abs() < 3e38].to(dtype)
     near = values((4096,), dtype, 3, 2.0)
     for gate in (wide, shifted(wide), near, shifted(near)):
         yield act_arguments(variant, act, gate, torch.ones_like(gate))
         yield act_arguments(variant, act, gate[:-3], gate[:-3].flip(0))
-    for gate in every_rank(width, dtype, values):
-        if variant != "two_inputs":
-            both = laid(values((*gate.shape[:-1], 2 * width), dtype, 1), gate.data_ptr() % 16 == 0)
-            yield activations.ACTS.index(act), both
-            strides = sorted(range(gate.dim() - 1), key=lambda i: -gate.stride(i))
-            both = values((*(gate.shape[i] for i in strides), 2 * width), dtype, 1)
-            both = both.permute(*(strides.index(i) for i in range(gate.dim() - 1)), gate.dim() - 1)
-            yield activations.ACTS.index(act), laid(both, gate.data_ptr() % 16 == 0)
+    for gate in (*every_rank(width, dtype, values), *every_rank(width + 3, dtype, values)):
+        aligned = gate.data_ptr() % 16 == 0
+        if variant == "two_inputs":
+            up = laid(values(gate.shape, dtype, 15), aligned)
+            yield number, gate, up
+            yield number, up, gate
         else:
-            up = laid(values(gate.shape, dtype, 15), gate.data_ptr() % 16 == 0)
-            yield act_arguments(variant, act, gate, up)
-            yield act_arguments(variant, act, up, gate)
+            shape = (*gate.shape[:-1], 2 * gate.shape[-1])
+            for apart in (False, True):
+                yield number, laid(values(shape, dtype, 15), aligned, apart)
 
 
 def rope_calls(variant, head, dtype, cos_dtype):
@@ -118,18 +121,17 @@ def rope_calls(variant, head, dtype, cos_dtype):
         yield rope_arguments(variant, k, q, shifted(cos), sin)
         yield rope_arguments(variant, shifted(q), k, cos, shifted(sin))
     for aligned in (True, False):  # rows found through one dimension up to four, of q or of k
-        for shape, order in (
-            ((1, 1, 6, head), (0, 1, 2, 3)),
-            ((1, 3, 6, head), (0, 2, 1, 3)),
-            ((3, 2, 6, head), (2, 1, 0, 3)),
-            ((3, 2, 6, head), (1, 0, 2, 3)),
-            ((2, 3, 2, 6, head), (3, 1, 0, 2, 4)),
-        ):
-            x = laid(values(shape, dtype, 4).permute(order), aligned)
+        for shape in ((1, 1, 6, head), (1, 1, 1, head), (1, 3, 6, head), (3, 2, 6, head)):
+            x = laid(values(shape, dtype, 4), aligned, apart=True)
             y = laid(values(x.shape, dtype, 5), aligned)
             cos, sin = (values((x.shape[0], *x.shape[2:]), cos_dtype, i) for i in (6, 7))
             yield rope_arguments(variant, x, y, cos, sin)
             yield rope_arguments(variant, y, x, cos[:1], sin)
+        x = laid(values((2, 3, 2, 5, head), dtype, 4), aligned, apart=True)
+        y = laid(values(x.shape, dtype, 5), aligned)
+        cos, sin = (values((2, 2, 5, head), cos_dtype, i) for i in (6, 7))
+        yield rope_arguments(variant, x, y, cos, sin)
+        yield rope_arguments(variant, y, x, cos[:1], sin)
 
 
 def norm_rope_calls(variant, head, dtype, cos_dtype):
@@ -144,16 +146,15 @@ def norm_rope_calls(variant, head, dtype, cos_dtype):
             a[6] = 1e-2
             yield a
             yield [shifted(t) if i in (1, 2, 9) else t for i, t in enumerate(a)]
-    a = norm_rope_arguments(variant, NORMS[0], (2, 6, 4, head), 3, dtypes, values)
     for aligned in (True, False):
-        for order in ((0, 1, 2), (1, 0, 2), (2, 1, 0), (0, 2, 1)):
-            q, k = (
-                t.permute(*order, 3).contiguous().permute(*(order.index(i) for i in range(3)), 3)
-                for t in a[:2]
-            )
-            yield [laid(q, aligned), laid(k, aligned), *a[2:]]
-            yield [laid(q, aligned), a[1], *a[2:8], a[8][:1], a[9][:1], a[10]]
-            yield [a[0], laid(k, aligned), *a[2:]]
+        for shape, kv_heads in (((2, 6, 4, head), 3), ((1, 1, 1, head), 1), ((1, 6, 3, head), 2)):
+            a = norm_rope_arguments(variant, NORMS[0], shape, kv_heads, dtypes, values)
+            q, k = (laid(t, aligned, apart=True) for t in a[:2])
+            yield [q, k, *a[2:]]
+            yield [q, *a[1:8], a[8][:1], a[9][:1], a[10]]
+            yield [a[0], k, *a[2:]]
+            swapped = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (q, k))
+            yield [*(laid(t, aligned, apart=True) for t in swapped), *a[2:]]
 
 
 @dataclass
@@ -167,6 +168,7 @@ class Subject:
     calls: list = field(default_factory=list)  # (arguments, what the reference gives)
     text: str = ""
     lines: frozenset = frozenset()  # those that any call runs
+    known: list = field(default_factory=list)  # what run() is to find
 
     def prepare(self) -> None:
         for arguments in self.make():
@@ -177,7 +179,7 @@ NORM, ADD = ("rms_norm", "cast_then_weight"), ("add_rms_norm", "add_then_norm")
 SUBJECTS = [
     Subject("norm of 2048", *NORM, lambda: norm_calls(2048, BF16, BF16)),
     Subject("norm of 72", *NORM, lambda: norm_calls(72, F32, F16)),
-    Subject("norm of 41", *NORM, lambda: norm_calls(41, F32, F32)),
+    Subject("norm of 41", *NORM, lambda: norm_calls(41, F32, F32, aligned=(False,))),
     Subject("norm of 16392", *NORM, lambda: few(norm_calls(16392, F16, F16))),
     Subject("add and norm of 1000", *ADD, lambda: add_norm_calls(1000, BF16)),
     Subject("silu", "act_mul", "two_inputs", lambda: act_calls("two_inputs", "SILU", 24, BF16)),
@@ -228,7 +230,8 @@ def in_child(work: Callable[[], tuple[int, str]]) -> tuple[int, str]:
             status, words = work()
         except BaseException as error:  # whatever it is, the mutant did it
             words = f"{type(error).__name__}: {error}"
-        os.write(writing, words.encode(errors="replace")[:60000])  # what a pipe holds
+        with os.fdopen(writing, "w", errors="replace") as pipe:
+            pipe.write(words)
         os._exit(status)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
@@ -248,19 +251,28 @@ def load(subject: Subject) -> str:
     return simulated.programs()[0]
 
 
-def run(subject: Subject, text: str) -> tuple[int, str]:
-    """With the lines that ran."""
+def run(subject: Subject, text: str, known: list | None = None) -> tuple[int, str]:
+    """As `known`, what the kernel itself gave for each call, says: no more elements may differ from
+    the reference, and as many bytes must move in as many accesses. Gives that of this text, and the
+    lines that ran.
+    """
     load(subject)
     simulated.configure(steps=STEPS)
-    lines = set()
+    lines, figures = set(), []
     for version in dict.fromkeys(variations(text)):
         if why := simulated.replace_program(0, version):
             return INVALID, why
         for arguments, wanted in subject.calls:
+            off = sum(Seen.off.values())
             hold(subject.op, subject.variant, *arguments, wanted=wanted)
+            off = sum(Seen.off.values()) - off
+            moved = [simulated.report()["counters"][name] for name in COUNTERS]
+            figures.append([off, moved])
             lines |= simulated.executed_lines()
+            if known and (off > known[len(figures) - 1][0] or moved != known[len(figures) - 1][1]):
+                return CAUGHT, f"{figures[-1]} instead of {known[len(figures) - 1]}"
     assert len(simulated.programs()) == 1, "another kernel served"
-    return SURVIVED, json.dumps(sorted(lines))
+    return SURVIVED, json.dumps([sorted(lines), figures])
 
 
 # ------------------------------------------------------------------ the sample
@@ -292,10 +304,11 @@ def main(count: int, seed: int) -> None:
         assert status == SURVIVED, subject.text
         status, why = in_child(lambda s=subject: run(s, s.text))
         assert status == SURVIVED, f"{subject.name}: {why}"
-        subject.lines = frozenset(json.loads(why))
+        lines, subject.known = json.loads(why)
+        subject.lines = frozenset(lines)
     results = {SURVIVED: [], CAUGHT: [], DIED: [], INVALID: []}
     for subject, mutant in sample(count, seed):
-        status, why = in_child(lambda s=subject, m=mutant: run(s, m.apply(s.text)))
+        status, why = in_child(lambda s=subject, m=mutant: run(s, m.apply(s.text), s.known))
         results[status].append({"kernel": subject.name, "mutant": str(mutant), "how": why})
         if status != INVALID and sum(len(v) for k, v in results.items() if k != INVALID) == count:
             break

@@ -61,6 +61,10 @@ class Program:
         return program
 
 
+    def is_zero(self, operand: str) -> bool:
+        made = self.made.get(operand)
+        return made is not None and made.code == "mov.f32" and made.operands[1] == "0f00000000"
+
     def chooses_division(self, i: Instruction) -> bool:
         """Part of a choice between two divisions that give the same: what fits in 32 bits is divided
         there. No slip in it shows below 2^31 rows, and above only as slowness or in one direction.
@@ -130,7 +134,7 @@ def change_shuffle(i):
 
 @operator
 def change_constant(i):
-    """An integer by one, a float by 2^-13 of it."""
+    """An integer by one, a float by 2^-13 of it, 0 to 1."""
     if i.parts[0] in ("ld", "st", "bar", "bra"):
         return
     for at, operand in enumerate(i.operands[1:], 1):
@@ -139,7 +143,8 @@ def change_constant(i):
             operands[at] = str(int(operand) + 1)
             yield i.text(operands=operands)
         elif re.fullmatch(r"0f[0-9A-F]{8}", operand):
-            operands[at] = f"0f{int(operand[2:], 16) ^ 0x400:08X}"
+            number = int(operand[2:], 16)
+            operands[at] = f"0f{number ^ 0x400 if number else 0x3F800000:08X}"
             yield i.text(operands=operands)
 
 
@@ -206,7 +211,7 @@ def swap_operands(i):
 @operator
 def drop_addend(i):
     """A sum that starts anew, a shift that is not taken off."""
-    if i.parts[0] == "fma":
+    if i.parts[0] == "fma" and not i.program.is_zero(i.operands[3]):
         yield i.text(f"mul.{'.'.join(i.parts[1:])}", i.operands[:3])
     if i.parts[0] in ("add", "sub") and len(i.operands) == 3:
         yield i.text(

@@ -41,16 +41,17 @@ def shifted(t: torch.Tensor) -> torch.Tensor:
     return room.copy_(t)
 
 
-def laid(t: torch.Tensor, aligned: bool) -> torch.Tensor:
+def laid(t: torch.Tensor, aligned: bool, apart: bool = False) -> torch.Tensor:
     """The same tensor, its rows in the same order in memory: each padded so that it starts at a
-    multiple of 16 bytes, or one element behind where it would.
+    multiple of 16 bytes, or one element behind where it would. `apart`: with a gap between any two
+    dimensions, so that a kernel has to count in each.
     """
     order = sorted(range(t.dim() - 1), key=lambda i: -t.stride(i))
     width = -(-t.shape[-1] // 8) * 8 if aligned else t.shape[-1]
-    room = torch.empty(
-        math.prod(t.shape[:-1]) * width + 1 - aligned, dtype=t.dtype
-    ).fill_(NAN)[1 - aligned :]
-    placed = room.view(*(t.shape[i] for i in order), width)[..., : t.shape[-1]]
+    sizes = [t.shape[i] for i in order]
+    room = [*sizes[:1], *(n + apart for n in sizes[1:]), width]
+    flat = torch.full((math.prod(room) + 1 - aligned,), NAN, dtype=t.dtype)
+    placed = flat[1 - aligned :].view(room)[(*(slice(n) for n in sizes), slice(t.shape[-1]))]
     placed = placed.permute(*(order.index(i) for i in range(t.dim() - 1)), t.dim() - 1)
     return placed.copy_(t)
 
@@ -62,9 +63,9 @@ def every_rank(width, dtype, make: Make = exact, rows=150) -> Iterator[torch.Ten
     for aligned in (True, False):
         yield laid(make((5, width), dtype, 1), aligned)
         yield laid(make((rows, width), dtype, 12), aligned)
-        yield laid(make((3, 5, width), dtype, 2).permute(1, 0, 2), aligned)
-        yield laid(make((4, 2, 3, width), dtype, 3).permute(2, 1, 0, 3), aligned)
-        yield laid(make((2, 5, 3, 4, width), dtype, 4).permute(3, 1, 0, 2, 4), aligned)
+        yield laid(make((3, 5, width), dtype, 2).permute(1, 0, 2), aligned, apart=True)
+        yield laid(make((4, 2, 3, width), dtype, 3).permute(2, 1, 0, 3), aligned, apart=True)
+        yield laid(make((2, 5, 3, 4, width), dtype, 4).permute(3, 1, 0, 2, 4), aligned, apart=True)
 
 
 def arrangements(width, dtype, make: Make = exact) -> Iterator[torch.Tensor]:

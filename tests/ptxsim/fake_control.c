@@ -404,24 +404,32 @@ static void put_findings(text *t, const ptx_launch *l) {
 // How often each opcode ran, as instructions of warps; memory ones with their space.
 static void put_mix(text *t, const ptx_launch *l) {
     static const char *const spaces[] = {"", ".global", ".shared", ".local", ".param"};
-    const char *separator = "";
-    put(t, "\"instructions\": {");
+    struct {
+        const ptx_row *row;
+        int space;
+        uint64_t executed;
+    } sums[256];
+    int count = 0;
     for (int32_t i = 0; l->program && i < l->program->count; i++) {
         const ptx_insn *insn = &l->program->code[i];
-        uint64_t sum = 0;
-        bool first = insn->executed != 0;
-        for (int32_t j = 0; first && j < l->program->count; j++) {
-            const ptx_insn *other = &l->program->code[j];
-            if (other->row == insn->row && other->space == insn->space && other->executed) {
-                first = j >= i;
-                sum += other->executed;
-            }
+        int at = 0;
+        while (at < count && (sums[at].row != insn->row || sums[at].space != insn->space)) {
+            at++;
         }
-        if (first) {
-            put(t, "%s\"%s%s\": %llu", separator, insn->row->name, spaces[insn->space],
-                (unsigned long long)sum);
-            separator = ", ";
+        if (!insn->executed || at == sizeof sums / sizeof *sums) {
+            continue;
         }
+        if (at == count) {
+            sums[count].row = insn->row;
+            sums[count].space = insn->space;
+            sums[count++].executed = 0;
+        }
+        sums[at].executed += insn->executed;
+    }
+    put(t, "\"instructions\": {");
+    for (int i = 0; i < count; i++) {
+        put(t, "%s\"%s%s\": %llu", i ? ", " : "", sums[i].row->name, spaces[sums[i].space],
+            (unsigned long long)sums[i].executed);
     }
     put(t, "}");
 }

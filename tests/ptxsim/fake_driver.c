@@ -246,12 +246,11 @@ void fake_register_variables(const ptx_program *code) {
 }
 
 CUresult fake_load(const void *code, int *program) {
-    static const unsigned char elf[4] = {0x7f, 'E', 'L', 'F'}, fat[4] = {0x50, 0xed, 0x55, 0xba};
     fake.last_error[0] = '\0';
     if (!code) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!memcmp(code, elf, 4) || !memcmp(code, fat, 4)) {
+    if (!strncmp(code, "\177ELF", 4) || !strncmp(code, "\x50\xed\x55\xba", 4)) { // cubin, fatbin
         snprintf(fake.last_error, sizeof fake.last_error,
                  "a binary image: only PTX text runs here");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;

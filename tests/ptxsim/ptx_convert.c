@@ -212,13 +212,13 @@ static ptx_handler select_pair(ptx_insn *insn) {
 
 ptx_handler ptx_select_cvt(ptx_insn *insn) {
     int to = insn->type[0], from = insn->type[1];
-    bool integral = true, plain = !HAS(insn, relu) && !HAS(insn, satfinite);
+    bool plain = !HAS(insn, relu) && !HAS(insn, satfinite);
     insn->round = HAS(insn, rni)   ? PTX_W_rni
                   : HAS(insn, rzi) ? PTX_W_rzi
                   : HAS(insn, rmi) ? PTX_W_rmi
                   : HAS(insn, rpi) ? PTX_W_rpi
                                    : insn->round;
-    integral = insn->round >= PTX_W_rni && insn->round <= PTX_W_rpi;
+    bool integral = insn->round >= PTX_W_rni && insn->round <= PTX_W_rpi;
     bool rounds = HAS(insn, rn) || HAS(insn, rz) || HAS(insn, rm) || HAS(insn, rp);
     if (to == PTX_tf32) {
         insn->round = HAS(insn, rna) ? PTX_W_rna : insn->round;
@@ -245,10 +245,10 @@ ptx_handler ptx_select_cvt(ptx_insn *insn) {
     if (!is_scalar_float(to) || !is_scalar_float(from)) {
         return NULL;
     }
-    bool narrows = ptx_type_bytes[to] < ptx_type_bytes[from];
-    if (narrows != rounds && !(to == from && integral) &&
-        !(to != from && to != PTX_f64 && rounds)) {
-        return to == from && !rounds ? float_to_float_run : NULL;
+    bool widens = ptx_type_bytes[to] > ptx_type_bytes[from];
+    bool fits = to == from ? !rounds : widens ? !rounds && !integral : rounds && !integral;
+    if (!fits) {
+        return NULL;
     }
     if (plain && !insn->sat && !insn->ftz) {
         if (to == PTX_f32 && from == PTX_bf16) {

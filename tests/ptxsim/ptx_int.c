@@ -4,11 +4,14 @@
 typedef unsigned __int128 u128;
 typedef __int128 s128;
 
+// Not formatted: macros that define functions would become stairs.
+// clang-format off
 // One handler per type of an operation that only looks at the width.
 #define BY_WIDTH(N, name, expr)                                                                    \
-    HANDLER##N(name##_16, uint16_t, uint16_t, expr) HANDLER##N(name##_32, uint32_t, uint32_t,      \
-                                                               expr)                               \
-        HANDLER##N(name##_64, uint64_t, uint64_t, expr) static ptx_handler name##_pick(int type) { \
+    HANDLER##N(name##_16, uint16_t, uint16_t, expr)                                                \
+    HANDLER##N(name##_32, uint32_t, uint32_t, expr)                                                \
+    HANDLER##N(name##_64, uint64_t, uint64_t, expr)                                                \
+    static ptx_handler name##_pick(int type) {                                                     \
         static const ptx_handler by_bytes[9] = {                                                   \
             [2] = name##_16, [4] = name##_32, [8] = name##_64};                                    \
         return by_bytes[ptx_type_bytes[type]];                                                     \
@@ -16,12 +19,12 @@ typedef __int128 s128;
 // One per type where the sign matters: `expr` for unsigned types, `signed_expr` for signed ones.
 #define BY_SIGN_2(N, name, expr, signed_expr)                                                      \
     HANDLER##N(name##_u16, uint16_t, uint16_t, expr)                                               \
-        HANDLER##N(name##_u32, uint32_t, uint32_t, expr)                                           \
-            HANDLER##N(name##_u64, uint64_t, uint64_t, expr)                                       \
-                HANDLER##N(name##_s16, int16_t, uint16_t, signed_expr)                             \
-                    HANDLER##N(name##_s32, int32_t, uint32_t, signed_expr)                         \
-                        HANDLER##N(name##_s64, int64_t, uint64_t,                                  \
-                                   signed_expr) static ptx_handler name##_pick(int type) {         \
+    HANDLER##N(name##_u32, uint32_t, uint32_t, expr)                                               \
+    HANDLER##N(name##_u64, uint64_t, uint64_t, expr)                                               \
+    HANDLER##N(name##_s16, int16_t, uint16_t, signed_expr)                                         \
+    HANDLER##N(name##_s32, int32_t, uint32_t, signed_expr)                                         \
+    HANDLER##N(name##_s64, int64_t, uint64_t, signed_expr)                                         \
+    static ptx_handler name##_pick(int type) {                                                     \
         static const ptx_handler by_type[PTX_TYPE_COUNT] = {                                       \
             [PTX_u16] = name##_u16, [PTX_u32] = name##_u32, [PTX_u64] = name##_u64,                \
             [PTX_s16] = name##_s16, [PTX_s32] = name##_s32, [PTX_s64] = name##_s64,                \
@@ -29,6 +32,7 @@ typedef __int128 s128;
         return by_type[type];                                                                      \
     }
 #define BY_SIGN(N, name, expr) BY_SIGN_2(N, name, expr, expr)
+// clang-format on
 
 static bool is_signed(int type) { return type >= PTX_s8 && type <= PTX_s64; }
 static bool is_integer(int type) { return type >= PTX_b16 && type <= PTX_s64; }
@@ -90,11 +94,12 @@ HANDLER2(sub_sat, int32_t, uint32_t, clamp32((int64_t)a - b))
 HANDLER3(mad_hi_sat, int32_t, uint32_t, clamp32(((int64_t)a * b >> 32) + c))
 
 static uint32_t halves(uint32_t low, uint32_t high) { return (low & 0xffff) | high << 16; }
+#define BOTH(op, T) halves(op(T, a, b), op(T, a >> 16, b >> 16))
+// clang-format off
 #define PACKED(name, op)                                                                           \
-    HANDLER2(name##_u16x2, uint32_t, uint32_t,                                                     \
-             halves(op(uint16_t, a, b), op(uint16_t, a >> 16, b >> 16)))                           \
-    HANDLER2(name##_s16x2, uint32_t, uint32_t,                                                     \
-             halves(op(int16_t, a, b), op(int16_t, a >> 16, b >> 16)))
+    HANDLER2(name##_u16x2, uint32_t, uint32_t, BOTH(op, uint16_t))                                 \
+    HANDLER2(name##_s16x2, uint32_t, uint32_t, BOTH(op, int16_t))
+// clang-format on
 #define PACKED_ADD(T, x, y) (uint32_t)((T)(x) + (T)(y))
 #define PACKED_MIN(T, x, y) (uint32_t)((T)(x) < (T)(y) ? (T)(x) : (T)(y))
 #define PACKED_MAX(T, x, y) (uint32_t)((T)(x) > (T)(y) ? (T)(x) : (T)(y))
@@ -104,6 +109,19 @@ PACKED(max, PACKED_MAX)
 
 // add.cc, addc, sub.cc, subc, mad.cc, madc: 32 and 64 bits, the carry a bit per lane.
 enum { CARRY_IN = 1, CARRY_OUT = 2, CARRY_SUB = 4, CARRY_MAD = 8 };
+static u128 full_product(int type, uint64_t a, uint64_t b) {
+    switch (type) {
+    case PTX_s32:
+        return (u128)((int64_t)(int32_t)a * (int32_t)b);
+    case PTX_u32:
+        return (u128)((uint64_t)(uint32_t)a * (uint32_t)b);
+    case PTX_s64:
+        return (u128)((s128)(int64_t)a * (int64_t)b);
+    default:
+        return (u128)a * b;
+    }
+}
+
 static void carry_run(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
     int how = insn->operation;
     bool narrow = ptx_type_bytes[insn->type[0]] == 4, high = HAS(insn, hi);
@@ -111,11 +129,7 @@ static void carry_run(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
     EACH_LANE(lane, mask) {
         uint64_t a = ptx_lanes(w, insn, 1)[lane], b = ptx_lanes(w, insn, 2)[lane];
         if (how & CARRY_MAD) {
-            u128 product = narrow                     ? is_signed(insn->type[0])
-                                                            ? (u128)((int64_t)(int32_t)a * (int32_t)b)
-                                                            : (u128)((uint64_t)(uint32_t)a * (uint32_t)b)
-                                               : is_signed(insn->type[0]) ? (u128)((s128)(int64_t)a * (int64_t)b)
-                                                      : (u128)a * b;
+            u128 product = full_product(insn->type[0], a, b);
             a = (uint64_t)(high ? product >> (narrow ? 32 : 64) : product);
             b = ptx_lanes(w, insn, 3)[lane];
         }

@@ -7,8 +7,14 @@
 #include "ptx_decode.h"
 #include "ptx_parser.h"
 
-static int32_t place(int32_t *used, int64_t bytes, int align) {
+enum { MOST_BYTES = 1 << 28, MOST_REGISTERS = 1 << 20 };
+
+// The start of bytes that are put behind what is used of a space.
+static int32_t place(parser *p, int32_t *used, int64_t bytes, int align) {
     int64_t start = (int64_t)parse_align((uint64_t)*used, (uint64_t)align);
+    if (align > MOST_BYTES || start + bytes > MOST_BYTES) {
+        parse_fail(p, parse_peek(p)->line, "more than %d bytes", MOST_BYTES);
+    }
     *used = (int32_t)(start + bytes);
     return (int32_t)start;
 }
@@ -37,6 +43,9 @@ static void declare_registers(parser *p) {
             parse_expect(p, ">");
         }
         int32_t *used = type == PTX_pred ? &p->predicates : &p->registers;
+        if (n->count < 0 || n->count > MOST_REGISTERS - *used) {
+            parse_fail(p, type_word.line, "more than %d registers", MOST_REGISTERS);
+        }
         n->first = *used;
         *used += n->count;
     } while (parse_accept(p, ","));
@@ -116,11 +125,15 @@ static void declarator(parser *p, char text[PTX_NAME], int *element, int64_t *by
             *empty = true;
             *bytes = 0;
         } else {
-            *bytes *= parse_take_integer(p);
+            int64_t elements = parse_take_integer(p);
+            if (elements < 0 || elements > MOST_BYTES || *bytes > MOST_BYTES) {
+                parse_fail(p, parse_peek(p)->line, "bad size of %s", text);
+            }
+            *bytes *= elements;
             parse_expect(p, "]");
         }
     }
-    if (!*element || *align <= 0 || *bytes < 0 || *bytes > 1 << 28) {
+    if (!*element || *align <= 0 || *bytes < 0 || *bytes > MOST_BYTES) {
         parse_fail(p, parse_peek(p)->line, "bad declaration of %s", text);
     }
 }
@@ -146,9 +159,9 @@ static void declare_variable(parser *p, int space, bool constant, bool external)
     } else if (space == PTX_SHARED && empty) { // starts after the static part
         n->address = -1;
     } else if (space == PTX_SHARED) {
-        n->address = place(&p->shared, bytes, align);
+        n->address = place(p, &p->shared, bytes, align);
     } else {
-        n->address = place(&p->local, bytes, align);
+        n->address = place(p, &p->local, bytes, align);
         n->space = PTX_LOCAL; // .param inside a function: arguments of calls
     }
     parse_expect(p, ";");
@@ -237,7 +250,7 @@ static void take_parameter(parser *p, ptx_function *f, bool result) {
     name *n = parse_name_add(p, text, f->entry ? IS_PARAM : IS_ADDRESS);
     n->space = f->entry ? PTX_PARAM : PTX_LOCAL;
     n->bytes = (int32_t)bytes;
-    n->address = place(f->entry ? &f->params : &p->local, bytes, align);
+    n->address = place(p, f->entry ? &f->params : &p->local, bytes, align);
     if (result) {
         f->result.offset = (int32_t)n->address;
         f->result.bytes = (int32_t)bytes;

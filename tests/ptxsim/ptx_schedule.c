@@ -91,6 +91,9 @@ static uint32_t members(const ptx_warp *w, const ptx_insn *insn, uint32_t lane) 
 }
 
 static bool all_here(const ptx_warp *w, const ptx_insn *insn, uint32_t here) {
+    if (here == w->live) {
+        return true;
+    }
     EACH_LANE(lane, here) {
         if (members(w, insn, lane) & ~here) {
             return false;
@@ -101,6 +104,12 @@ static bool all_here(const ptx_warp *w, const ptx_insn *insn, uint32_t here) {
 
 static void check_members(ptx_warp *w, const ptx_insn *insn, uint32_t here) {
     if (insn->member_mask < 0) {
+        return;
+    }
+    const uint64_t *masks = ptx_lanes(w, insn, insn->member_mask);
+    uint32_t first = (uint32_t)masks[__builtin_ctz(here)], differ = 0;
+    EACH_LANE(lane, here) { differ |= (uint32_t)masks[lane] ^ first; }
+    if (!differ && !(here & ~first)) { // nearly always
         return;
     }
     EACH_LANE(lane, here) {

@@ -333,6 +333,10 @@ static void cp_sizes(const ptx_warp *w, const ptx_insn *insn, uint32_t mask, uin
 static void cp_async_run(ptx_warp *w, const ptx_insn *insn, uint32_t mask) {
     uint32_t bytes = (uint32_t)ptx_lanes(w, insn, 2)[0], size[PTX_LANES], have = 0;
     uint8_t *to[PTX_LANES], *from[PTX_LANES];
+    if (bytes != 4 && bytes != 8 && bytes != 16) {
+        ptx_report(w, PTX_FOUND_UNKNOWN, "a copy of %u bytes", bytes);
+        return;
+    }
     cp_sizes(w, insn, mask, bytes, size);
     uint32_t good = ptx_access(w, insn, 0, mask, bytes, PTX_ACCESS_WRITE | PTX_ACCESS_DEFER, to);
     for (uint32_t read = 1; read <= bytes; read++) { // lanes that read equally much together

@@ -32,11 +32,11 @@ static bool gives(const char *body, unsigned threads, const char *kind) {
 }
 
 static void global_bounds(void) {
-    static uint32_t small[8];
+    static uint32_t small[16]; // its first half is what the kernels may read
     CUfunction f = sim_body(".param .u64 in, .param .u64 out",
                             POINTERS "ld.global.u32 %r1, [%d23]; st.global.u32 [%d24], %r1;");
     ptxsim_memory(out, sizeof out, 2);
-    ptxsim_memory(small, sizeof small, 5);
+    ptxsim_memory(small, sizeof small / 2, 5);
     CHECK_INT(sim_launch(f, 1, 8, small, out, NULL), CUDA_SUCCESS);
     CHECK_INT(sim_findings(), 0);
     CHECK_INT(sim_launch(f, 1, 9, small, out, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -41,6 +41,10 @@ static void combinations(void) {
         "mul.u32 %r1, %r2, %r3;",
         "cvt.f32.s32 %r1, %r2;",
         "cvt.s32.f32 %r1, %r2;",
+        "cvt.rn.f32.f32 %r1, %r2;",
+        "cvt.bf16.f32 %h1, %r2;",
+        "cvt.rn.f32.bf16 %r1, %h2;",
+        "cvt.rni.f32.f16 %r1, %h2;",
         "fma.f32 %r1, %r2, %r3, %r4;",
         "setp.u32 %p1, %r2, %r3;",
         "setp.lt.b32 %p1, %r2, %r3;",
@@ -56,12 +60,13 @@ static void combinations(void) {
         "and.b32 %r1, %p1, %r2;",
         "cvt.rn.e4m3x2.f32 %h1, %r1, %r2;",
         "vote.sync.ballot.b32 %p1, %p2, -1;",
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.f16.f32 {%r1,%r2,%r3,%r4}, {%r1,%r2,%r3,%r4}, "
-        "{%r1,%r2}, {%r1,%r2,%r3,%r4};",
     };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         refused(bodies[i], "is not modelled");
     }
+    refused("mma.sync.aligned.m16n8k16.row.col.f32.bf16.f16.f32 {%r1, %r2, %r3, %r4}, "
+            "{%r1, %r2, %r3, %r4}, {%r1, %r2}, {%r1, %r2, %r3, %r4};",
+            "is not modelled");
     refused("wgmma.fence.sync.aligned;", "unknown instruction");
     refused("cp.async.bulk.commit_group;", "unknown instruction");
     refused("mbarrier.init.shared.b64 [%r1], 1;", "unknown instruction");
@@ -78,6 +83,10 @@ static void modules(void) {
         {".version 9.0\n.target sm_90\n.extern .global .u32 g;\n", "g is external"},
         {".version 9.0\n.target sm_90\n.entry k() {\n", "} expected"},
         {".version 9.0\n.target sm_90\n.entry k() .cluster { ret; }\n", ".cluster is not modelled"},
+        {".version 9.0\n.target sm_90\n.shared .b8 s[-1];\n", "bad size of s"},
+        {".version 9.0\n.target sm_90\n.shared .b8 s[268435456];\n.shared .b8 t[16];\n",
+         "more than"},
+        {".version 9.0\n.target sm_90\n.entry k() { .reg .b32 %r<-5>; ret; }\n", "registers"},
         {".version 9.0\n.target sm_90\n.global .u8 g[2] = {1, 2, 3};\n", "more initial values"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
