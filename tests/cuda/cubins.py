@@ -79,26 +79,28 @@ def _norm_rope(head):
 
 
 NORM, ADD = ("rms_norm", "cast_then_weight"), ("add_rms_norm", "add_then_norm")
-# Registers. A multiprocessor has 65536 of them and room for 1536 (sm_86, sm_89, sm_120) to 2048
-# threads: up to 32 registers it is full, with 64 half full, which still hides memory's latency where
-# each thread has several loads of 128 bits under way. Rows of 16384 are held in registers whole:
-# with blocks of 512 threads up to 128 are what one may have.
-# Shared: a float for each warp of a block, twice.
+# Registers. A multiprocessor has 65536 of them for 1536 (sm_86, sm_89, sm_120) to 2048 threads: with
+# 64 for each at least half of those are there, which hides memory's latency where each thread has
+# several loads of 128 bits under way. Norm and rope hold a head of q, its weight and its angles. Rows
+# of 16384 are held whole, 32 elements of 16 bits and their sums for each of 512 threads, which could
+# have 128; wider ones have four packs on their way at a time.
+# Shared bytes. Two floats for each warp, and where several rows share a block its weight, converted:
+# 2560 floats at most (of 16-bit weights half of that).
 KERNELS = [
-    Kernel("norm of 128", *NORM, _norm(128), 64, 0),
-    Kernel("norm of 2560", *NORM, _norm(2560), 64, 256),
-    Kernel("norm of 16384", *NORM, _norm(16384), 128, 256),
-    Kernel("norm of 40000", *NORM, _norm(40000), 64, 256),
-    Kernel("add and norm of 2560", *ADD, _add_norm(2560), 64, 256),
-    Kernel("add and norm of 16384", *ADD, _add_norm(16384), 128, 256),
-    Kernel("silu", "act_mul", "two_inputs", _act("two_inputs", "SILU"), 64, 0),
-    Kernel("gelu", "act_mul", "two_inputs", _act("two_inputs", "GELU"), 64, 0),
+    Kernel("norm of 128", *NORM, _norm(128), 40, 512),
+    Kernel("norm of 2560", *NORM, _norm(2560), 52, 10496),
+    Kernel("norm of 16384", *NORM, _norm(16384), 112, 256),
+    Kernel("norm of 40000", *NORM, _norm(40000), 80, 128),
+    Kernel("add and norm of 2560", *ADD, _add_norm(2560), 52, 10496),
+    Kernel("add and norm of 16384", *ADD, _add_norm(16384), 112, 256),
+    Kernel("silu", "act_mul", "two_inputs", _act("two_inputs", "SILU"), 48, 0),
+    Kernel("gelu", "act_mul", "two_inputs", _act("two_inputs", "GELU"), 60, 0),
     Kernel(
         "new gelu, packed",
         "act_mul",
         "packed_gate_first",
         _act("packed_gate_first", "NEW_GELU"),
-        64,
+        60,
         0,
     ),
     Kernel(
@@ -106,12 +108,12 @@ KERNELS = [
         "act_mul",
         "packed_interleaved",
         _act("packed_interleaved", "SILU"),
-        64,
+        48,
         0,
     ),
     Kernel("rope of 128", "rope", "half_both", _rope("half_both", 128), 64, 0),
-    Kernel("rope of pairs", "rope", "pairs_both_repeat", _rope("pairs_both_repeat", 64), 64, 0),
-    Kernel("norm and rope of 128", "qk_norm_rope", "norm_transpose_rope", _norm_rope(128), 64, 0),
+    Kernel("rope of pairs", "rope", "pairs_both_repeat", _rope("pairs_both_repeat", 64), 48, 0),
+    Kernel("norm and rope of 128", "qk_norm_rope", "norm_transpose_rope", _norm_rope(128), 72, 0),
 ]
 
 
@@ -131,14 +133,14 @@ def every_reference() -> Iterator[Kernel]:
             norm.name,
             lambda d, n=norm: norm_arguments(n, x(d), w(d)),
             255,
-            256,
+            20480,
         )
         yield Kernel(
             f"add, {norm.name}",
             *ADD,
             lambda d, n=numbered: add_norm_arguments(n, x(d), x(d), w(d)),
             255,
-            256,
+            20480,
         )
         for variant in variants("qk_norm_rope"):
             yield Kernel(
@@ -149,7 +151,7 @@ def every_reference() -> Iterator[Kernel]:
                     v, n, (1, 3, 4, 128), 2, (d,) * 3, values
                 ),
                 255,
-                256,
+                20480,
             )
     for variant in variants("act_mul"):
         for act in activations.ACTS if variant == "two_inputs" else activations.ACTS[:1]:

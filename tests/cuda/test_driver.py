@@ -227,6 +227,30 @@ def test_sticky_errors_are_errors(by_library):
         assert STICKY[code] in outcome.errors[0] and not outcome.warnings
 
 
+def with_a_real_fault() -> Outcome:
+    """Kernels may touch nothing, so the first one faults, and its context with it."""
+    import simulated
+
+    simulated.configure(strict=1)
+    return call_some()
+
+
+def real_fault() -> Outcome:
+    prepare()
+    import simulated  # noqa: F401
+
+    return fork(with_a_real_fault)
+
+
+def test_context_that_a_kernel_has_lost():
+    """Every later call says so; what was not loaded yet runs as torch's operations, which on a real
+    device fail with torch's own error.
+    """
+    outcome, _ = apart.run(real_fault)
+    assert outcome.paths == ["error", "error", "aten", "error"], outcome
+    assert not judge(700, outcome)
+
+
 def test_memory_for_one_kernel(by_library):
     """A kernel that did not fit is given up; others are loaded."""
     outcome = by_library["cuLibraryLoadData", 2, (0, 1)]
