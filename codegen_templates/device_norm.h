@@ -135,7 +135,7 @@ TFR_INLINE void tfr_norm_weight(const tfr_device_args &a, int i, int n,
 
 // Where a block keeps the weight. Not in tfr_norm_held, of which there are two.
 template <class ROW> TFR_INLINE tfr_pack<ROW::weight, ROW::vector> *tfr_norm_shared() {
-    __shared__ tfr_pack<ROW::weight, ROW::vector> weight[ROW::shape::packs];
+    __shared__ __align__(16) tfr_pack<ROW::weight, ROW::vector> weight[ROW::shape::packs];
     return weight;
 }
 
@@ -215,7 +215,7 @@ template <class ROW, bool ALIGNED> TFR_INLINE void tfr_norm_held(const tfr_devic
             const int i = begin + k * T * V, n = shape::even ? V : WIDTH - i;
             if (mine && (shape::full || i < WIDTH))
                 tfr_norm_store<ROW, ALIGNED>(at, i, n, root, x[k],
-                                             shares ? shared[i / V] : weight[k]);
+                                             shares ? tfr_load<ROW::weight, V, true>((const char *)&shared[i / V]) : weight[k]);
         }
         turn ^= 1;
     }

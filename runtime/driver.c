@@ -49,6 +49,7 @@ static struct {
 
 enum { MULTIPROCESSORS = 16, MAJOR = 75, MINOR = 76 }; // CU_DEVICE_ATTRIBUTE_...
 enum { OLDEST_DRIVER = 11020 };
+enum { CAPTURE_IMPLICIT = 906 }; // the default stream, beside a stream in capture that waits for it
 
 typedef struct device {
     pthread_mutex_t lock; // of loading, and of everything here but `context`
@@ -285,7 +286,7 @@ bool tfr_driver_is_capturing(int32_t number, tfr_stream stream) {
         return false;
     result r = cu.cuStreamIsCapturing(stream, &status);
     leave(pushed);
-    return r == 0 && status != 0;
+    return r == CAPTURE_IMPLICIT || (r == 0 && status != 0);
 }
 
 // Errors after which nothing more runs in a context, whoever caused them.

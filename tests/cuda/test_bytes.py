@@ -13,7 +13,6 @@ import pytest
 
 TOKENS, HIDDEN, MOST = 4096, 2560, 1.05
 H100 = 132  # multiprocessors, of an H200 too
-QUARTER = 33  # about ten rows for each block of a norm in 16 bits
 
 
 @dataclass
@@ -67,26 +66,19 @@ def counted():
     return get
 
 
-SIZES = [
-    (H100, TOKENS, "bfloat16"),
-    (QUARTER, TOKENS // 4, "float32"),
-    (QUARTER, TOKENS // 4, "float16"),
-]
-
-
-@pytest.mark.parametrize("multiprocessors, tokens, dtype", SIZES)
-def test_nothing_is_read_twice_but_weights(counted, multiprocessors, tokens, dtype):
-    """A quarter of the tokens on a quarter of the multiprocessors: as many rows for each block."""
-    for c in counted(multiprocessors, tokens, dtype):
+@pytest.mark.parametrize("dtype, share", [("bfloat16", 1), ("float32", 4), ("float16", 4)])
+def test_bytes(counted, dtype, share):
+    """Of f32 and f16 a quarter of the tokens on a quarter of the multiprocessors: as many rows for
+    each block.
+    """
+    for c in counted(H100 // share, TOKENS // share, dtype):
         t = c.traffic
+        assert t.ratio <= MOST, c.call
         assert t.requested == t.least + (t.blocks - 1) * c.weight, c.call
         assert t.unique == t.least, c.call
-        assert t.sectors_used >= 0.98 and t.wide >= 0.98 and t.conflicts == 0, c.call
-
-
-def test_bytes(counted):
-    for c in counted(QUARTER, TOKENS, "bfloat16"):
-        assert c.traffic.ratio <= MOST, c.call
+        # Of interleaved pairs there are half as many results, in accesses of 64 bits.
+        assert t.sectors_used >= 0.98 and t.wide >= (0.5 if "interleaved" in c.call else 0.98), c.call
+        assert t.conflicts == 0, c.call
 
 
 def test_unaligned_rows(counted):
@@ -102,8 +94,10 @@ def test_wide_rows(counted, width):
     """Up to 16384 a row is read once; wider ones twice, each with the weight."""
     rows = 16
     for c in counted(1, rows, "bfloat16", width):
-        t = c.traffic
-        assert t.unique == t.least and t.sectors_used >= 0.98 and t.conflicts == 0, c.call
+        t, again = c.traffic, 0
+        if width == 40000 and c.call.startswith("add"):
+            again = rows * width * 2  # the sum, written and then read
+        assert t.unique == t.least + again and t.sectors_used >= 0.98 and t.conflicts == 0, c.call
         if width == 16384 or not c.weight:
             assert t.requested == t.least + (t.blocks - 1) * c.weight, c.call
         else:

@@ -283,7 +283,11 @@ def in_threads():
     assert not faults, faults
     for a, b in zip(want, got, strict=True):
         assert_close(a, b)
-    return paths(counts), simulated.calls("cuLibraryLoadData"), simulated.calls("cuDevicePrimaryCtxRetain")
+    return (
+        paths(counts),
+        simulated.calls("cuLibraryLoadData"),
+        simulated.calls("cuDevicePrimaryCtxRetain"),
+    )
 
 
 def test_threads():

@@ -117,8 +117,7 @@ static void threads_load_and_launch_at_once(void) {
 // ------------------------------------------------------------------ devices
 static void each_device_has_a_function_of_its_own(void) {
     char why[TFR_DRIVER_MESSAGE] = "";
-    const tfr_driver_kernel *a = load(0, why),
-                            *b = load(2, why);
+    const tfr_driver_kernel *a = load(0, why), *b = load(2, why);
     uint32_t out[UNITS];
     CHECK(a && b && a->function != b->function);
     CHECK_INT(launch(a, 0, NULL, out, 7, why), TFR_LAUNCHED);
@@ -186,6 +185,21 @@ static void only_the_capturing_stream_is_capturing(void) {
     CHECK_INT(cuCtxPopCurrent_v2(&ignored), 0);
 }
 
+// Loading on the default stream would spoil the capture of a stream that waits for it.
+static void the_default_stream_beside_a_capture_counts_as_capturing(void) {
+    CUstream waits = NULL;
+    CUgraph graph = NULL;
+    CUcontext ignored;
+    CHECK_INT(cuCtxPushCurrent_v2(context_of(1)), 0);
+    CHECK_INT(cuStreamCreate(&waits, 0), 0);
+    CHECK(!tfr_driver_is_capturing(1, NULL));
+    CHECK_INT(cuStreamBeginCapture_v2(waits, 0), 0);
+    CHECK(tfr_driver_is_capturing(1, NULL));
+    CHECK_INT(cuStreamEndCapture(waits, &graph), 0);
+    CHECK(!tfr_driver_is_capturing(1, NULL));
+    CHECK_INT(cuCtxPopCurrent_v2(&ignored), 0);
+}
+
 // ------------------------------------------------------------------ grids, faults, forks
 static void grids_hold_no_more_blocks_than_run_at_once(void) {
     char why[TFR_DRIVER_MESSAGE] = "", report[1 << 16];
@@ -238,6 +252,7 @@ int main(void) {
     the_callers_context_stays_current();
     a_stream_belongs_to_its_device();
     only_the_capturing_stream_is_capturing();
+    the_default_stream_beside_a_capture_counts_as_capturing();
     grids_hold_no_more_blocks_than_run_at_once();
     a_forked_process_is_refused();
     a_lost_context_is_told_apart();
