@@ -214,8 +214,11 @@ template <class ROW, bool ALIGNED> TFR_INLINE void tfr_norm_held(const tfr_devic
         for (int k = 0; k < EACH; k++) {
             const int i = begin + k * T * V, n = shape::even ? V : WIDTH - i;
             if (mine && (shape::full || i < WIDTH))
-                tfr_norm_store<ROW, ALIGNED>(at, i, n, root, x[k],
-                                             shares ? tfr_load<ROW::weight, V, true>((const char *)&shared[i / V]) : weight[k]);
+                tfr_norm_store<ROW, ALIGNED>(
+                    at, i, n, root, x[k],
+                    // As one access: the compiler would make several of halves.
+                    shares ? tfr_load<ROW::weight, V, true>((const char *)&shared[i / V])
+                           : weight[k]);
         }
         turn ^= 1;
     }

@@ -23,11 +23,8 @@ template <int DTYPE> TFR_INLINE void tfr_unpack(uint32_t word, float *first, flo
         *first = __uint_as_float(word << 16);
         *second = __uint_as_float(word & 0xffff0000u);
     } else {
-        // Takes the whole word: from halves the compiler would make loads of 16 bits each.
-        asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %2;\n\tcvt.f32.f16 %0, low;\n\t"
-            "cvt.f32.f16 %1, high;\n\t}"
-            : "=f"(*first), "=f"(*second)
-            : "r"(word));
+        asm("cvt.f32.f16 %0, %1;" : "=f"(*first) : "h"((uint16_t)word));
+        asm("cvt.f32.f16 %0, %1;" : "=f"(*second) : "h"((uint16_t)(word >> 16)));
     }
 }
 

@@ -14,6 +14,7 @@ for folder in map(str, (ROOT / "python", HERE.parent, HERE.parent / "numeric", H
     if folder not in sys.path:
         sys.path.insert(0, folder)
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here needs the hub
+os.environ.setdefault("TFR_JIT", "sync")  # read when tfrewrite is imported, in any process of ours
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")])
 )

@@ -123,10 +123,14 @@ def every_reference() -> Iterator[Kernel]:
     from shapes import add_norm_arguments, norm_arguments
     from tfrewrite import activations
 
+    def x(dtype):
+        return values((2, 1024), dtype, 1)
+
+    def w(dtype):
+        return values((1024,), dtype, 2)
+
     for numbered in NORMS:
         norm = numbered[1]
-        x = lambda d: values((2, 1024), d, 1)  # noqa: E731
-        w = lambda d: values((1024,), d, 2)  # noqa: E731
         yield Kernel(
             norm.name,
             "rms_norm",

@@ -100,7 +100,11 @@ def act_calls(variant, act, width, dtype):
     for gate in (wide, shifted(wide), near, shifted(near)):
         yield act_arguments(variant, act, gate, torch.ones_like(gate))
         yield act_arguments(variant, act, gate[:-3], gate[:-3].flip(0))
-    for gate in (*every_rank(width, dtype, values), *every_rank(width + 3, dtype, values)):
+    ways = [(n, aligned) for n in range(8) for aligned in (True, False)]
+    rests = [laid(values((3, width + n), dtype, n), aligned) for n, aligned in ways]
+    rests += [laid(values((1, width + n), dtype, n), aligned) for n, aligned in ways]
+    rests += [laid(values((1, 20000), dtype, 1), aligned) for aligned in (True, False)]
+    for gate in (*every_rank(width, dtype, values), *rests):
         aligned = gate.data_ptr() % 16 == 0
         if variant == "two_inputs":
             up = laid(values(gate.shape, dtype, 15), aligned)
@@ -120,6 +124,10 @@ def rope_calls(variant, head, dtype, cos_dtype):
         yield rope_arguments(variant, q, k, cos, sin)
         yield rope_arguments(variant, k, q, shifted(cos), sin)
         yield rope_arguments(variant, shifted(q), k, cos, shifted(sin))
+        yield rope_arguments(variant, q, shifted(k), cos, sin)
+    for aligned in (True, False):
+        wide = laid(values((1, 9, 201, head), dtype, 3), aligned)  # more than there are blocks
+        yield rope_arguments(variant, wide, wide, *tables(variant, 1, 201, head, cos_dtype))
     for aligned in (True, False):  # rows found through one dimension up to four, of q or of k
         for shape in ((1, 1, 6, head), (1, 1, 1, head), (1, 3, 6, head), (3, 2, 6, head)):
             x = laid(values(shape, dtype, 4), aligned, apart=True)
@@ -201,8 +209,14 @@ SUBJECTS = [
 
 
 def few(calls):
-    """Rows too wide for many of them."""
-    return (c for c in calls if c[0].numel() <= 15 * 16392)
+    """Rows too wide for many of them; found through four dimensions all the same."""
+    x = None
+    for x, *rest in calls:
+        if x.numel() <= 15 * x.shape[-1]:
+            yield x, *rest
+    for aligned in (True, False):
+        rows = exact((2, 2, 2, 2, x.shape[-1]), x.dtype, 1)
+        yield laid(rows, aligned, apart=True), *rest
 
 
 # ------------------------------------------------------------------ variations of a program

@@ -60,7 +60,6 @@ class Program:
         program.made = {name: i for name, i in program.made.items() if times[name] == 1}
         return program
 
-
     def is_zero(self, operand: str) -> bool:
         made = self.made.get(operand)
         return made is not None and made.code == "mov.f32" and made.operands[1] == "0f00000000"
@@ -202,7 +201,8 @@ def swap_add_sub(i):
 
 @operator
 def swap_operands(i):
-    if i.parts[0] in ("sub", "div", "setp") and len(i.operands) == 3:
+    same = i.parts[:2] in (["setp", "eq"], ["setp", "ne"])
+    if i.parts[0] in ("sub", "div", "setp") and len(i.operands) == 3 and not same:
         yield i.text(operands=[i.operands[0], i.operands[2], i.operands[1]])
     if i.parts[0] == "selp":
         yield i.text(operands=[i.operands[0], i.operands[2], i.operands[1], i.operands[3]])
@@ -321,7 +321,8 @@ class Mutant:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return f"{self.operator}: {self.old} -> {self.new or '(nothing)'}"
+        old, new = (" ".join(text.split()) for text in (self.old, self.new))
+        return f"{self.operator}: {old} -> {new or '(nothing)'}"
 
 
 def mutants(text: str) -> list[Mutant]:

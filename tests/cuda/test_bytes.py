@@ -77,7 +77,9 @@ def test_bytes(counted, dtype, share):
         assert t.requested == t.least + (t.blocks - 1) * c.weight, c.call
         assert t.unique == t.least, c.call
         # Of interleaved pairs there are half as many results, in accesses of 64 bits.
-        assert t.sectors_used >= 0.98 and t.wide >= (0.5 if "interleaved" in c.call else 0.98), c.call
+        assert t.sectors_used >= 0.98 and t.wide >= (0.5 if "interleaved" in c.call else 0.98), (
+            c.call
+        )
         assert t.conflicts == 0, c.call
 
 

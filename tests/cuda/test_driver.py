@@ -139,7 +139,7 @@ def fault_table(names) -> dict[tuple, Outcome | str]:
 @pytest.fixture(scope="module")
 def by_library():
     """With CUDA 12's libraries."""
-    return apart.run(fault_table, list(FUNCTIONS))[0]
+    return apart.run(fault_table, list(FUNCTIONS), TFR_JIT="sync")[0]
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def by_module(tmp_path_factory):
     """With a driver that has none, so that each context loads modules."""
     library = without(CUDA_12, tmp_path_factory.mktemp("old"))
     names = [name for name in FUNCTIONS if "Module" in name]
-    return apart.run(fault_table, names, TFR_PTXSIM=library)[0]
+    return apart.run(fault_table, names, TFR_PTXSIM=library, TFR_JIT="sync")[0]
 
 
 def without(names, folder) -> str:

@@ -181,8 +181,8 @@ def test_act_mul_dtypes(gate_dtype, up_dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("variant", ACT_MUL)
 def test_act_mul_shapes(variant, dtype):
-    widths = (0, 1, 2, 3, 7, 8, 9, 64, 127, 128, 1000)
-    shapes = [(5, w) for w in widths] + [(w,) for w in widths]
+    widths = (*range(16), 64, 127, 128, 1000)
+    shapes = [(5, w) for w in widths] + [(w,) for w in widths[::3]]
     shapes += [(0, 9), (2, 0, 9), (1, 1, 9), (2, 3, 4, 9), (2, 3, 4, 513), (3, 4097), (301, 24)]
     for shape in (*shapes, (1, 262144)) if variant in PACKED else (*shapes, (1, 40000)):
         gate, up = values(shape, dtype, 1, 3.0), values(shape, dtype, 2)
@@ -294,7 +294,9 @@ def test_rope_views(dtype):
             if variant == "regrouped_both" and view.stride(-2) % 2:
                 continue  # torch's own view refuses
             hold("rope", variant, *rope_arguments(variant, view, view, cos, sin))
-            hold("rope", variant, *rope_arguments(variant, view, view, shifted(cos), sin[:1]))
+            if variant == "half_both":
+                angles = shifted(cos), sin[:1]
+                hold("rope", variant, *rope_arguments(variant, view, view, *angles))
 
 
 @pytest.mark.parametrize("dim", [1, 2, -2, -3])
@@ -348,10 +350,10 @@ def test_rope_special_values(variant, dtype):
 # ------------------------------------------------------------------ qk_norm_rope
 @pytest.mark.parametrize("number, norm", NORMS, ids=NORM_IDS)
 def test_norm_rope_dtypes(number, norm):
-    """Of x, of cos and sin, and of the weights; of all 27 each norm has nine."""
+    """Of x, of cos and sin, and of the weights; of all 27 each norm has six."""
     every = list(itertools.product(DTYPES, repeat=3))
     same = [(d, d, d) for d in DTYPES]
-    for k, dtypes in enumerate([*same, *every[number % 4 :: 4]]):
+    for k, dtypes in enumerate([*same, *every[number % 9 :: 9]]):
         variant = NORM_ROPE[k % len(NORM_ROPE)]
         make = values if k < len(same) else exact
         arguments = norm_rope_arguments(variant, (number, norm), (2, 3, 4, 80), 2, dtypes, make)
@@ -407,7 +409,7 @@ def test_norm_rope_views(variant, dtype):
 def test_norm_rope_mixed_dtypes(variant):
     """q unlike k in x and in weight, cos unlike sin."""
     base = norm_rope_arguments(variant, NORMS[0], (1, 3, 4, 80))
-    for q, k, wq, wk, c, s in list(itertools.product(DTYPES, repeat=6))[7::131]:
+    for q, k, wq, wk, c, s in list(itertools.product(DTYPES, repeat=6))[7::263]:
         a = list(base)
         for i, dtype in ((0, q), (1, k), (2, wq), (5, wk), (8, c), (9, s)):
             a[i] = a[i].to(dtype)
@@ -462,7 +464,10 @@ def test_columns_apart_take_the_other_path(dtype):
 
 def test_a_wrong_kernel_is_found():
     """The comparison can fail: with another function for the root, with another rounding."""
-    x, weight = values((40, 56), BF16, 1), values((56,), BF16, 2)  # of a width that is used only here
+    x, weight = (
+        values((40, 56), BF16, 1),
+        values((56,), BF16, 2),
+    )  # of a width that is used only here
     hold("rms_norm", "cast_then_weight", x, weight, 3e-6)
     number = len(simulated.programs()) - 1
     right = simulated.programs()[number]
