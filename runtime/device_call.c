@@ -114,27 +114,13 @@ static void release_outputs(tfr_op_call *s) {
     }
 }
 
-// `*done` stays false where this call is not one for the kernel.
-static const char *launch(tfr_op_kernels *op, tfr_op_call *s, const tfr_kernel *generic,
-                          const tfr_driver_kernel *kernel, const place *at, bool *done) {
-    tfr_layout layout = {.part_count = 0};
-    tfr_device_args args;
+static const char *launch(const tfr_kernel_op *def, tfr_op_call *s, const tfr_device_args *args,
+                          const tfr_driver_kernel *kernel, const place *at, bool *refused) {
     char why[TFR_DRIVER_MESSAGE];
-    const tfr_kernel_op *def = tfr_op_kernels_def(op);
-    const char *fault = tfr_op_call_allocate(s);
-    if (fault)
-        return fault;
-    if (generic->lay(&s->c, &layout) || !tfr_device_arrange(&args, &layout, &s->c)) {
-        release_outputs(s);
-        return NULL;
-    }
-    *done = true;
-    if (args.units == 0)
-        return NULL;
     tfr_launch_observer *told = atomic_load_explicit(&observer, memory_order_relaxed);
     if (told)
         tell(told, def->op, &s->c);
-    switch (tfr_driver_launch(kernel, at->device, at->stream, args.units, &args, why)) {
+    switch (tfr_driver_launch(kernel, at->device, at->stream, args->units, args, why)) {
     case TFR_LAUNCHED:
         return NULL;
     case TFR_LAUNCH_LOST:
@@ -143,17 +129,17 @@ static const char *launch(tfr_op_kernels *op, tfr_op_call *s, const tfr_kernel *
         break;
     }
     tfr_warn(TFR_WARN_DEVICE, "CUDA kernel of %s: %s; its torch operations run", def->op, why);
-    release_outputs(s);
-    *done = false;
+    *refused = true;
     return NULL;
 }
 
 const char *tfr_op_call_device(tfr_op_kernels *op, tfr_op_call *s, const char **path) {
+    const tfr_kernel_op *def = tfr_op_kernels_def(op);
     place at;
     const char *why = find_place(&at, s);
     if (why)
         return why;
-    if (tfr_op_kernels_def(op)->is_linear)
+    if (def->is_linear)
         return tfr_linear_on_device(s, path);
     tfr_path forced;
     const tfr_kernel *generic = tfr_op_kernels_generic(op, &s->c, s->norm, s->act);
@@ -162,24 +148,27 @@ const char *tfr_op_call_device(tfr_op_kernels *op, tfr_op_call *s, const char **
     if (!generic->lay || (tfr_op_kernels_forced(op, &forced) && forced == TFR_PATH_ATEN))
         return tfr_op_call_aten(op, s, path);
     why = tfr_op_kernels_plan(generic, &s->c);
-    if (why)
+    if (!why)
+        why = tfr_op_call_allocate(s);
+    *path = "cuda";
+    if (why || s->c.units == 0)
         return why;
-    if (s->c.units == 0) { // no kernel is needed, nor is there one for rows without a width
-        *path = "cuda";
-        return tfr_op_call_allocate(s);
-    }
+
+    tfr_layout layout = {.part_count = 0};
+    tfr_device_args args;
     const tfr_driver_kernel *kernel;
-    bool done = false;
-    switch (
-        tfr_device_kernels_get(op, &s->c, s->norm, s->act, at.device, is_capturing, &at, &kernel)) {
-    case TFR_DEVICE_READY:
-        *path = "cuda";
-        why = launch(op, s, generic, kernel, &at, &done);
-        return why || done ? why : tfr_op_call_aten(op, s, path);
-    case TFR_DEVICE_NOT_YET:
-    case TFR_DEVICE_COLD:
-    case TFR_DEVICE_NEVER:
-        break;
+    if (generic->lay(&s->c, &layout) || !tfr_device_arrange(&args, &layout, &s->c)) {
+        release_outputs(s);
+        return tfr_op_call_aten(op, s, path); // whatever is compiled: this is not for the kernel
     }
-    return fall_back_for_now(op, s, &at, path);
+    if (tfr_device_kernels_get(op, &s->c, s->norm, s->act, at.device, is_capturing, &at, &kernel) !=
+        TFR_DEVICE_READY) {
+        release_outputs(s);
+        return fall_back_for_now(op, s, &at, path);
+    }
+    bool refused = false;
+    why = launch(def, s, &args, kernel, &at, &refused);
+    if (refused)
+        release_outputs(s);
+    return refused ? tfr_op_call_aten(op, s, path) : why;
 }
