@@ -76,10 +76,13 @@ def bare(sources: str, library: str) -> None:
 # ------------------------------------------------------------------ Triton, in a process
 def triton_kernels() -> None:
     """Prints the CPU seconds, and the number, of rms_norm and silu_mul compiled for some targets."""
-    import triton
-    import triton.language as tl
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    try:
+        import triton
+        import triton.language as tl
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+    except ImportError:
+        sys.exit(1)  # measure_triton says so
 
     @triton.jit
     def rms_norm(x, w, y, n_cols, eps, BLOCK: tl.constexpr):
