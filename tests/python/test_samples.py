@@ -205,7 +205,7 @@ def test_custom_op_with_a_faulty_kernel(binary, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "float32: reference: off by 0.0e+00" in done.stdout
-    assert done.stderr.count("KernelWarning") == 1 and "softcap.c:26" in done.stderr
+    assert done.stderr.count("KernelWarning") == 1 and "softcap.c:27" in done.stderr
 
 
 # ------------------------------------------------------------------ the C interface
