@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // O_CLOEXEC
 #include "jit/bundle.h"
 
+#include "jit/bytes.h"
 #include "jit/cubin.h"
 #include "jit/folder.h"
 #include "jit/key.h"
@@ -20,20 +21,10 @@
 #define VERSION 1u
 #define HEAD_SIZE 16u // magic, version 8, number of entries 12
 
-static void put32(tfr_buf *out, uint32_t value) {
-    char bytes[4];
-    for (int i = 0; i < 4; i++) {
-        bytes[i] = (char)(value >> (8 * i));
-    }
-    tfr_buf_add(out, bytes, sizeof bytes);
-}
-
-static uint32_t get32(const char *at) {
-    uint32_t value = 0;
-    for (int i = 3; i >= 0; i--) {
-        value = value << 8 | (uint8_t)at[i];
-    }
-    return value;
+static void add32(tfr_buf *out, uint32_t value) {
+    uint8_t bytes[4];
+    tfr_put32(bytes, value);
+    tfr_buf_add(out, (const char *)bytes, sizeof bytes);
 }
 
 // ------------------------------------------------------------------ the format
@@ -41,10 +32,10 @@ tfr_str tfr_bundle_write(tfr_arena *arena, const tfr_str *entries, size_t count)
     tfr_buf out = {.arena = arena};
     uint8_t digest[TFR_SHA256_SIZE];
     tfr_buf_add(&out, MAGIC, 8);
-    put32(&out, VERSION);
-    put32(&out, (uint32_t)count);
+    add32(&out, VERSION);
+    add32(&out, (uint32_t)count);
     for (size_t i = 0; i < count; i++) {
-        put32(&out, (uint32_t)entries[i].len);
+        add32(&out, (uint32_t)entries[i].len);
         tfr_buf_add_str(&out, entries[i]);
     }
     tfr_sha256_of(out.data, out.len, digest);
@@ -84,10 +75,10 @@ const char *tfr_bundle_read(tfr_arena *arena, tfr_str bytes, tfr_bundle *out) {
     if (bytes.len < HEAD_SIZE + TFR_SHA256_SIZE) {
         return "it is cut off";
     }
-    if (get32(bytes.data + 8) != VERSION) {
+    if (tfr_get32(bytes.data + 8) != VERSION) {
         return "it has another format version";
     }
-    size_t count = get32(bytes.data + 12), left = bytes.len - HEAD_SIZE - TFR_SHA256_SIZE;
+    size_t count = tfr_get32(bytes.data + 12), left = bytes.len - HEAD_SIZE - TFR_SHA256_SIZE;
     const char *at = bytes.data + HEAD_SIZE;
     tfr_sha256_of(bytes.data, bytes.len - TFR_SHA256_SIZE, digest);
     if (memcmp(digest, at + left, TFR_SHA256_SIZE) != 0) {
@@ -98,7 +89,7 @@ const char *tfr_bundle_read(tfr_arena *arena, tfr_str bytes, tfr_bundle *out) {
     }
     out->entries = TFR_NEW_ARRAY(arena, tfr_str, count + 1);
     for (size_t i = 0; i < count; i++) {
-        size_t len = left >= 4 ? get32(at) : SIZE_MAX;
+        size_t len = left >= 4 ? tfr_get32(at) : SIZE_MAX;
         if (left < 4 || len > left - 4) {
             return "its sizes do not add up";
         }

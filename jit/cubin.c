@@ -5,6 +5,8 @@
 #define _GNU_SOURCE // memmem
 #include "jit/cubin.h"
 
+#include "jit/bytes.h"
+
 #include <elf.h>
 
 #define CUDA_MACHINE 190u
@@ -23,12 +25,6 @@ enum { // attributes
     REGISTERS = 0x2f,
 };
 enum { FORMAT_SIZED = 4 };
-
-static uint32_t get32(const char *at) {
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
 
 static bool starts_with(tfr_str text, const char *start) {
     size_t len = strlen(start);
@@ -153,7 +149,7 @@ static const char *find_kernel(const elf *e, uint32_t *number, tfr_str *name) {
 static uint32_t threads(tfr_str value) {
     uint64_t count = 1;
     for (size_t i = 0; i < 3; i++) {
-        count *= get32(value.data + 4 * i);
+        count *= tfr_get32(value.data + 4 * i);
         count = count > UINT32_MAX ? UINT32_MAX : count;
     }
     return (uint32_t)count;
@@ -164,10 +160,10 @@ static void take_attribute(unsigned attribute, tfr_str value, uint32_t symbol, t
         out->max_threads = threads(value);
         return;
     }
-    if (value.len < 8 || get32(value.data) != symbol) {
+    if (value.len < 8 || tfr_get32(value.data) != symbol) {
         return; // of another function
     }
-    uint32_t number = get32(value.data + 4);
+    uint32_t number = tfr_get32(value.data + 4);
     if (attribute == REGISTERS) {
         out->registers = number;
     } else if (attribute == FRAME_SIZE || attribute == STACK_SIZE) {

@@ -3,26 +3,13 @@
 // before its digest is computed, and the target must be the one its key names.
 #include "jit/entry.h"
 
+#include "jit/bytes.h"
 #include "jit/key.h"
 #include "jit/sha256.h"
 
 #define MAGIC "TFRKRNL\n"
 #define HEAD_SIZE 48u
 #define MAX_TEXT ((size_t)64 << 10) // label, target
-
-static void put32(uint8_t *at, uint32_t value) {
-    for (int i = 0; i < 4; i++) {
-        at[i] = (uint8_t)(value >> (8 * i));
-    }
-}
-
-static uint32_t get32(const char *at) {
-    uint32_t value = 0;
-    for (int i = 3; i >= 0; i--) {
-        value = value << 8 | (uint8_t)at[i];
-    }
-    return value;
-}
 
 // Offsets in the head: magic 0, version 8, sizes of label 12, target 16, key 20, binary 24,
 // registers 28, shared bytes 32, block 36, reserved 40 and 44.
@@ -32,14 +19,14 @@ tfr_str tfr_entry_write(tfr_arena *arena, const tfr_entry *entry) {
     size_t body = HEAD_SIZE + label.len + entry->target.len + entry->key.len + entry->binary.len;
     uint8_t *data = tfr_arena_alloc(arena, body + TFR_SHA256_SIZE);
     memcpy(data, MAGIC, 8);
-    put32(data + 8, TFR_ENTRY_VERSION);
-    put32(data + 12, (uint32_t)label.len);
-    put32(data + 16, (uint32_t)entry->target.len);
-    put32(data + 20, (uint32_t)entry->key.len);
-    put32(data + 24, (uint32_t)entry->binary.len);
-    put32(data + 28, entry->registers);
-    put32(data + 32, entry->shared_bytes);
-    put32(data + 36, entry->block);
+    tfr_put32(data + 8, TFR_ENTRY_VERSION);
+    tfr_put32(data + 12, (uint32_t)label.len);
+    tfr_put32(data + 16, (uint32_t)entry->target.len);
+    tfr_put32(data + 20, (uint32_t)entry->key.len);
+    tfr_put32(data + 24, (uint32_t)entry->binary.len);
+    tfr_put32(data + 28, entry->registers);
+    tfr_put32(data + 32, entry->shared_bytes);
+    tfr_put32(data + 36, entry->block);
     tfr_str parts[4] = {label, entry->target, entry->key, entry->binary};
     size_t at = HEAD_SIZE;
     for (int i = 0; i < 4; i++) {
@@ -65,14 +52,14 @@ const char *tfr_entry_read(tfr_str bytes, tfr_entry *out) {
     if (bytes.len < HEAD_SIZE + TFR_SHA256_SIZE) {
         return "it is cut off";
     }
-    if (get32(bytes.data + 8) != TFR_ENTRY_VERSION) {
+    if (tfr_get32(bytes.data + 8) != TFR_ENTRY_VERSION) {
         return "it has another format version";
     }
     const char *at = bytes.data + HEAD_SIZE;
     size_t left = bytes.len - HEAD_SIZE - TFR_SHA256_SIZE;
     tfr_str *parts[4] = {&out->label, &out->target, &out->key, &out->binary};
     for (int i = 0; i < 4; i++) {
-        size_t len = get32(bytes.data + 12 + 4 * i);
+        size_t len = tfr_get32(bytes.data + 12 + 4 * i);
         if (len > left) {
             return "it is cut off";
         }
@@ -88,10 +75,10 @@ const char *tfr_entry_read(tfr_str bytes, tfr_entry *out) {
     if (memcmp(digest, at, TFR_SHA256_SIZE) != 0) {
         return "its checksum is wrong";
     }
-    out->registers = get32(bytes.data + 28);
-    out->shared_bytes = get32(bytes.data + 32);
-    out->block = get32(bytes.data + 36);
-    if (get32(bytes.data + 40) || get32(bytes.data + 44)) {
+    out->registers = tfr_get32(bytes.data + 28);
+    out->shared_bytes = tfr_get32(bytes.data + 32);
+    out->block = tfr_get32(bytes.data + 36);
+    if (tfr_get32(bytes.data + 40) || tfr_get32(bytes.data + 44)) {
         return "it has another format version";
     }
     tfr_key key;

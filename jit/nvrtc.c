@@ -8,7 +8,6 @@
 #include "jit/nvrtc.h"
 
 #include "jit/choice.h"
-#include "jit/cubin.h"
 #include "jit/nvrtc_find.h"
 #include "jit/nvrtc_log.h"
 #include "jit/sha256.h"
@@ -362,7 +361,7 @@ static bool result_of(tfr_arena *arena, nvrtc_program program, bool ptx, tfr_str
 }
 
 static bool compile(tfr_arena *arena, const tfr_nvrtc *nvrtc, const tfr_cuda_target *target,
-                    tfr_str source, tfr_str *binary, char *why, size_t size) {
+                    tfr_str source, tfr_str *binary, tfr_cubin *read, char *why, size_t size) {
     const char *const options[] = {
         tfr_str_format(arena, "--gpu-architecture=%s", target->name).data, "--std=c++17",
         "--fmad=false"};
@@ -380,13 +379,12 @@ static bool compile(tfr_arena *arena, const tfr_nvrtc *nvrtc, const tfr_cuda_tar
     }
     nvrtc_result result =
         state.call.nvrtcCompileProgram(program, (int)(sizeof options / sizeof *options), options);
-    tfr_cubin read;
     const char *fault = NULL;
     failure.log = log_of(arena, program);
     if (result == 0 && !result_of(arena, program, target->ptx, binary)) {
         fault = "it cannot be had";
     } else if (result == 0) {
-        fault = tfr_cubin_check(*binary, target, &read);
+        fault = tfr_cubin_check(*binary, target, read);
     }
     (void)state.call.nvrtcDestroyProgram(&program);
     if (result != 0 || fault) {
@@ -397,12 +395,13 @@ static bool compile(tfr_arena *arena, const tfr_nvrtc *nvrtc, const tfr_cuda_tar
 }
 
 bool tfr_nvrtc_compile(tfr_arena *arena, const tfr_nvrtc *nvrtc, const tfr_cuda_target *target,
-                       tfr_str source, tfr_str *binary, char *why, size_t why_size) {
+                       tfr_str source, tfr_str *binary, tfr_cubin *read, char *why,
+                       size_t why_size) {
     if (!begin(nvrtc, why, why_size)) {
         return false;
     }
     bool good = supports(arena, nvrtc, target, why, why_size) &&
-                compile(arena, nvrtc, target, source, binary, why, why_size);
+                compile(arena, nvrtc, target, source, binary, read, why, why_size);
     end();
     return good;
 }

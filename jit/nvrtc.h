@@ -5,7 +5,7 @@
 #ifndef TFR_NVRTC_H
 #define TFR_NVRTC_H
 
-#include "jit/target.h"
+#include "jit/cubin.h"
 
 typedef struct tfr_nvrtc {
     const char *path;
@@ -26,9 +26,11 @@ void tfr_nvrtc_warn_none(void);
 // All options of a compilation for `target`.
 tfr_str tfr_nvrtc_options(tfr_arena *arena, const tfr_cuda_target *target);
 
-// The binary is a cubin, or PTX text with a NUL behind its length. False: `why` says what went
-// wrong: for a source that does not compile the lines concerned and where a file to repeat it lies.
+// The binary is a cubin, or PTX text with a NUL behind its length; `read` is what it says of
+// itself, held to the target. False: `why` says what went wrong: for a source that does not compile
+// the lines concerned and where a file to repeat it lies.
 bool tfr_nvrtc_compile(tfr_arena *arena, const tfr_nvrtc *nvrtc, const tfr_cuda_target *target,
-                       tfr_str source, tfr_str *binary, char *why, size_t why_size);
+                       tfr_str source, tfr_str *binary, tfr_cubin *read, char *why,
+                       size_t why_size);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "jit/cache.h"
 #include "jit/cpu.h"
-#include "jit/cubin.h"
 #include "jit/warn.h"
 
 #include <assert.h>
@@ -88,8 +87,7 @@ static bool compile_cuda(tfr_arena *arena, const tfr_wanted *wanted, tfr_entry *
                          size_t why_size) {
     tfr_cubin read = {0};
     bool good = tfr_nvrtc_compile(arena, wanted->nvrtc, wanted->cuda, wanted->key.source,
-                                  &out->binary, why, why_size) &&
-                !tfr_cubin_check(out->binary, wanted->cuda, &read);
+                                  &out->binary, &read, why, why_size);
     if (!good) {
         tfr_warn(TFR_WARN_COMPILER_CUDA, "kernel %.*s: %s; what stands in for it runs",
                  tfr_label_len(wanted->label), wanted->label.data, why);

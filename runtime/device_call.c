@@ -106,14 +106,6 @@ static const char *lost(const tfr_kernel_op *def, tfr_op_call *s, const char *wh
     return message;
 }
 
-static void release_outputs(tfr_op_call *s) {
-    for (int32_t i = 0; i < s->c.output_count; i++) {
-        if (s->out[i])
-            tfr_torch.aoti_torch_delete_tensor_object(s->out[i]);
-        s->out[i] = NULL;
-    }
-}
-
 static const char *launch(const tfr_kernel_op *def, tfr_op_call *s, const tfr_device_args *args,
                           const tfr_driver_kernel *kernel, const place *at, bool *refused) {
     char why[TFR_DRIVER_MESSAGE];
@@ -156,19 +148,19 @@ const char *tfr_op_call_device(tfr_op_kernels *op, tfr_op_call *s, const char **
 
     tfr_layout layout = {.part_count = 0};
     tfr_device_args args;
-    const tfr_driver_kernel *kernel;
     if (generic->lay(&s->c, &layout) || !tfr_device_arrange(&args, &layout, &s->c)) {
-        release_outputs(s);
+        tfr_op_call_release_outputs(s);
         return tfr_op_call_aten(op, s, path); // whatever is compiled: this is not for the kernel
     }
-    if (tfr_device_kernels_get(op, &s->c, s->norm, s->act, at.device, is_capturing, &at, &kernel) !=
-        TFR_DEVICE_READY) {
-        release_outputs(s);
+    const tfr_driver_kernel *kernel =
+        tfr_device_kernels_get(op, &s->c, s->norm, s->act, at.device, is_capturing, &at);
+    if (!kernel) {
+        tfr_op_call_release_outputs(s);
         return fall_back_for_now(op, s, &at, path);
     }
     bool refused = false;
     why = launch(def, s, &args, kernel, &at, &refused);
     if (refused)
-        release_outputs(s);
+        tfr_op_call_release_outputs(s);
     return refused ? tfr_op_call_aten(op, s, path) : why;
 }

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "jit/target.h"
 #include "jit/warn.h"
+#include "runtime/requests.h"
 
 typedef struct tfr_device_entry {
     struct tfr_device_entry *next;
@@ -49,7 +49,7 @@ static void give_up(entry *e, const char *op, const char *why) {
 // Whether the target can compute in the dtypes of the call.
 static bool fits(const tfr_cuda_target *target, const tfr_call *c) {
     for (int32_t i = 0; i < c->input_count; i++)
-        if (c->in[i].dtype == TFR_BF16 && !target->bf16)
+        if (!tfr_target_takes(target, c->in[i].dtype))
             return false;
     return true;
 }
@@ -63,15 +63,15 @@ static entry *make(tfr_op_kernels *op, const tfr_call *c, const tfr_op_key *key,
     e->key = *key;
     e->device = device;
     e->epoch = atomic_load(&epoch);
-    const char *name = tfr_op_kernels_def(op)->op, *target = tfr_driver_target(device, why);
-    const tfr_cuda_target *row = target ? tfr_cuda_target_find(tfr_str_from(target)) : NULL;
-    if (!row) {
+    const char *name = tfr_op_kernels_def(op)->op;
+    const tfr_cuda_target *target = tfr_driver_target(device, why);
+    if (!target) {
         give_up(e, name, why);
-    } else if (!fits(row, c)) {
-        (void)snprintf(why, sizeof why, "%s has no bfloat16", target);
+    } else if (!fits(target, c)) {
+        (void)snprintf(why, sizeof why, "%s has no bfloat16", target->name);
         give_up(e, name, why);
     } else {
-        e->request = tfr_op_kernels_request(op, c, norm, act, tfr_str_from(target), arena);
+        e->request = tfr_op_kernels_request(op, c, norm, act, tfr_str_from(target->name), arena);
         if (!e->request.source.data)
             give_up(e, name, "its template is missing");
     }
@@ -111,22 +111,20 @@ static void ask(tfr_op_kernels *op, entry *e) {
     }
 }
 
-tfr_device_answer tfr_device_kernels_get(tfr_op_kernels *op, const tfr_call *c, int64_t norm,
-                                         int64_t act, int32_t device,
-                                         bool (*capturing)(void *context), void *context,
-                                         const tfr_driver_kernel **out) {
+const tfr_driver_kernel *tfr_device_kernels_get(tfr_op_kernels *op, const tfr_call *c, int64_t norm,
+                                                int64_t act, int32_t device,
+                                                bool (*capturing)(void *context), void *context) {
     if (tfr_op_kernels_mode(op) == TFR_JIT_OFF || !tfr_op_kernels_def(op)->cuda_template)
-        return TFR_DEVICE_NEVER;
+        return NULL;
     tfr_op_key key = tfr_op_kernels_key(op, c, norm, act);
     _Atomic(entry *) *list = &tfr_op_kernels_on_device(op)->entries;
     entry *e = find(atomic_load_explicit(list, memory_order_acquire), &key, device);
-    *out = e ? atomic_load_explicit(&e->kernel, memory_order_acquire) : NULL;
-    if (*out)
-        return TFR_DEVICE_READY;
-    if (e && atomic_load_explicit(&e->settled, memory_order_acquire))
-        return TFR_DEVICE_NEVER;
+    const tfr_driver_kernel *kernel =
+        e ? atomic_load_explicit(&e->kernel, memory_order_acquire) : NULL;
+    if (kernel || (e && atomic_load_explicit(&e->settled, memory_order_acquire)))
+        return kernel;
     if (capturing(context))
-        return TFR_DEVICE_COLD;
+        return NULL;
     bool is_new = !e;
     if (is_new)
         e = add(op, make(op, c, &key, norm, act, device));
@@ -134,8 +132,5 @@ tfr_device_answer tfr_device_kernels_get(tfr_op_kernels *op, const tfr_call *c, 
         (is_new || tfr_op_kernels_mode(op) == TFR_JIT_SYNC || // another thread may be at it: wait
          tfr_now_ns() - atomic_load_explicit(&e->asked, memory_order_relaxed) > TFR_POLL_NS))
         ask(op, e);
-    *out = atomic_load_explicit(&e->kernel, memory_order_acquire);
-    return *out                                                      ? TFR_DEVICE_READY
-           : atomic_load_explicit(&e->settled, memory_order_acquire) ? TFR_DEVICE_NEVER
-                                                                     : TFR_DEVICE_NOT_YET;
+    return atomic_load_explicit(&e->kernel, memory_order_acquire);
 }

@@ -36,17 +36,14 @@ static bool has_any_bias(const tfr_call *c) {
 
 // A tensor over all weights, or all biases. NULL: torch refused.
 static tfr_tensor merged(const tfr_op_call *s, int32_t first) {
-    const int32_t dtypes[] = {[TFR_F32] = tfr_numbers_of_torch.float32,
-                              [TFR_BF16] = tfr_numbers_of_torch.bfloat16,
-                              [TFR_F16] = tfr_numbers_of_torch.float16};
     const tfr_array *a = &s->c.in[first];
     int64_t sizes[] = {columns_of(&s->c), tfr_last(a)}, strides[] = {tfr_last(a), 1};
     tfr_tensor all = NULL;
     if (a->ndim == 1)
         strides[0] = 1;
     return tfr_torch.aoti_torch_create_tensor_from_blob(a->data, a->ndim, sizes, strides, 0,
-                                                        dtypes[a->dtype], s->device_type, s->device,
-                                                        &all)
+                                                        tfr_numbers_of_torch.dtype[a->dtype],
+                                                        s->device_type, s->device, &all)
                ? NULL
                : all;
 }

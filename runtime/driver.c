@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "jit/target.h"
-
 typedef int result; // CUresult; 0: success
 typedef void *handle;
 
@@ -55,7 +53,7 @@ typedef struct device {
     pthread_mutex_t lock; // of loading, and of everything here but `context`
     _Atomic(handle) context;
     int multiprocessors;
-    const char *target;
+    const tfr_cuda_target *target;
 } device;
 
 // A CUDA 12 library holds a kernel for all devices; older drivers load one module each.
@@ -159,7 +157,7 @@ static device *get_device(int32_t number, char *why) {
     return context ? d : NULL;
 }
 
-const char *tfr_driver_target(int32_t number, char *why) {
+const tfr_cuda_target *tfr_driver_target(int32_t number, char *why) {
     const char *forced = getenv("TFR_CUDA_TARGET");
     device *d = get_device(number, why);
     if (!d)
@@ -169,7 +167,7 @@ const char *tfr_driver_target(int32_t number, char *why) {
         if (!row)
             (void)snprintf(why, TFR_DRIVER_MESSAGE, "TFR_CUDA_TARGET=%s: there is no such target",
                            forced);
-        return row ? row->name : NULL;
+        return row;
     }
     (void)pthread_mutex_lock(&d->lock);
     if (!d->target) {
@@ -179,12 +177,10 @@ const char *tfr_driver_target(int32_t number, char *why) {
             r = cu.cuDeviceGetAttribute(&major, MAJOR, ordinal);
         if (r == 0)
             r = cu.cuDeviceGetAttribute(&minor, MINOR, ordinal);
-        const tfr_cuda_target *row = r == 0 ? tfr_cuda_target_for(major, minor) : NULL;
-        if (row)
-            d->target = row->name;
-        else if (r != 0)
+        d->target = r == 0 ? tfr_cuda_target_for(major, minor) : NULL;
+        if (r != 0)
             explain(why, "the device does not tell what it is", r);
-        else
+        else if (!d->target)
             (void)snprintf(why, TFR_DRIVER_MESSAGE,
                            "compute capability %d.%d is older than every target (7.5 is the first)",
                            major, minor);

@@ -5,6 +5,7 @@
 #define TFR_DRIVER_H
 
 #include "jit/jit.h"
+#include "jit/target.h"
 
 #define TFR_MAX_DEVICES 64
 #define TFR_DRIVER_MESSAGE 384u // enough for every message
@@ -14,9 +15,9 @@ typedef void *tfr_stream; // CUstream; NULL: the default stream
 // NULL: the driver can be used. Else why not, as a sentence; found out once a process.
 const char *tfr_driver_open(void);
 
-// What kernels of this device are compiled for: "sm_90a", or "compute_120" where the device is
+// What kernels of this device are compiled for: sm_90a, or compute_120 where the device is
 // newer than every row of target.def. TFR_CUDA_TARGET overrides it. NULL: `why` says why.
-const char *tfr_driver_target(int32_t device, char *why);
+const tfr_cuda_target *tfr_driver_target(int32_t device, char *why);
 
 // A kernel on one device, loaded for the rest of the process.
 typedef struct tfr_driver_kernel {

@@ -16,14 +16,17 @@ typedef struct tfr_op_call {
     bool fatal;                  // of a call that failed: nothing may run in its place
 } tfr_op_call;
 
-// torch's numbers of dtypes and of the CPU, set before the first op is registered.
+// torch's numbers of dtypes, by ours (TFR_F32, ...), and of the CPU; set before the first op is
+// registered.
 typedef struct tfr_torch_numbers {
-    int32_t float32, bfloat16, float16, cpu;
+    int32_t dtype[3], cpu;
 } tfr_torch_numbers;
 extern tfr_torch_numbers tfr_numbers_of_torch;
 
 // Makes the outputs that the plan describes, on the device of the inputs. NULL, or why not.
 const char *tfr_op_call_allocate(tfr_op_call *s);
+// Gives back those made so far.
+void tfr_op_call_release_outputs(tfr_op_call *s);
 
 // Runs the call and sets its outputs. NULL, or why not, and then outputs made so far stay for the
 // caller to release. `*path`: which way it went, for last_path.

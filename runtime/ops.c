@@ -33,11 +33,10 @@ static _Thread_local const char *last_path = "";
 
 // ------------------------------------------------------------------ one call
 static int32_t dtype_of(int32_t torch) {
-    const tfr_torch_numbers *numbers = &tfr_numbers_of_torch;
-    return torch == numbers->float32    ? TFR_F32
-           : torch == numbers->bfloat16 ? TFR_BF16
-           : torch == numbers->float16  ? TFR_F16
-                                        : TFR_NONE;
+    for (int32_t dtype = TFR_F32; dtype <= TFR_F16; dtype++)
+        if (torch == tfr_numbers_of_torch.dtype[dtype])
+            return dtype;
+    return TFR_NONE;
 }
 
 // The first tensor says which device the call is on.
@@ -125,17 +124,23 @@ static const char *read_arguments(tfr_op_call *s, const tfr_kernel_op *def,
 }
 
 const char *tfr_op_call_allocate(tfr_op_call *s) {
-    const int32_t dtypes[] = {[TFR_F32] = tfr_numbers_of_torch.float32,
-                              [TFR_BF16] = tfr_numbers_of_torch.bfloat16,
-                              [TFR_F16] = tfr_numbers_of_torch.float16};
     for (int32_t i = 0; i < s->c.output_count; i++) {
         tfr_array *a = &s->c.out[i];
-        if (tfr_torch.aoti_torch_empty_strided(a->ndim, a->size, a->stride, dtypes[a->dtype],
-                                               s->device_type, s->device, &s->out[i]) ||
+        if (tfr_torch.aoti_torch_empty_strided(a->ndim, a->size, a->stride,
+                                               tfr_numbers_of_torch.dtype[a->dtype], s->device_type,
+                                               s->device, &s->out[i]) ||
             tfr_torch.aoti_torch_get_data_ptr(s->out[i], &a->data))
             return "no memory for the result";
     }
     return NULL;
+}
+
+void tfr_op_call_release_outputs(tfr_op_call *s) {
+    for (int32_t i = 0; i < s->c.output_count; i++) {
+        if (s->out[i])
+            tfr_torch.aoti_torch_delete_tensor_object(s->out[i]);
+        s->out[i] = NULL;
+    }
 }
 
 const char *tfr_op_call_aten(tfr_op_kernels *op, tfr_op_call *s, const char **path) {
@@ -165,9 +170,7 @@ static void op_call(tfr_op_kernels *op, tfr_value_bits *stack, bool on_device) {
         if (s.in[i])
             tfr_torch.aoti_torch_delete_tensor_object(s.in[i]);
     if (why) {
-        for (uint32_t i = 0; i < def->output_count; i++)
-            if (s.out[i])
-                tfr_torch.aoti_torch_delete_tensor_object(s.out[i]);
+        tfr_op_call_release_outputs(&s);
         // Python runs the reference after an error that starts with the op's name, and no other.
         char message[MESSAGE];
         (void)snprintf(message, sizeof message, "%stfr::%s.%s: %s", s.fatal ? "tfrewrite: " : "",
@@ -232,10 +235,11 @@ static const char *open_libraries(void) {
         return fail("another copy of tfrewrite's library is loaded, and torch takes the ops of "
                     "one only",
                     other);
-    tfr_numbers_of_torch = (tfr_torch_numbers){.float32 = tfr_torch.aoti_torch_dtype_float32(),
-                                               .bfloat16 = tfr_torch.aoti_torch_dtype_bfloat16(),
-                                               .float16 = tfr_torch.aoti_torch_dtype_float16(),
-                                               .cpu = tfr_torch.aoti_torch_device_type_cpu()};
+    tfr_numbers_of_torch =
+        (tfr_torch_numbers){.dtype = {[TFR_F32] = tfr_torch.aoti_torch_dtype_float32(),
+                                      [TFR_BF16] = tfr_torch.aoti_torch_dtype_bfloat16(),
+                                      [TFR_F16] = tfr_torch.aoti_torch_dtype_float16()},
+                            .cpu = tfr_torch.aoti_torch_device_type_cpu()};
     if (tfr_torch.aoti_torch_library_init_def("tfr", "runtime/ops.c", 1, &registry.definitions) ||
         tfr_torch.aoti_torch_library_init_impl("tfr", "CPU", "runtime/ops.c", 1,
                                                &registry.implementations) ||
@@ -327,10 +331,10 @@ void tfr_torch_observe_launches(tfr_launch_observer *observer) { tfr_device_obse
 
 const char *tfr_torch_device_fault(int32_t device, char *target) {
     static _Thread_local char why[TFR_DRIVER_MESSAGE];
-    const char *name = tfr_driver_target(device, why);
-    if (name && target)
-        (void)snprintf(target, 32, "%s", name);
-    return name ? NULL : why;
+    const tfr_cuda_target *row = tfr_driver_target(device, why);
+    if (row && target)
+        (void)snprintf(target, 32, "%s", row->name);
+    return row ? NULL : why;
 }
 
 static tfr_linear_shape linear_shape(int dtype, int rows, int64_t columns, int64_t width) {

@@ -1,7 +1,5 @@
 #include "runtime/requests.h"
 
-#include "jit/target.h"
-
 static tfr_status read_template(tfr_str *out, const tfr_kernel_op *op, const char *name,
                                 tfr_arena *arena, tfr_error *err) {
     if (op->directory)
@@ -56,13 +54,16 @@ tfr_status tfr_request_make(tfr_jit_request *out, const tfr_kernel_op *op, tfr_s
     return status;
 }
 
+bool tfr_target_takes(const tfr_cuda_target *target, int32_t dtype) {
+    return target ? dtype != TFR_BF16 || target->bf16 : dtype != TFR_F16;
+}
+
 bool tfr_request_fits(const tfr_need *need, tfr_str target) {
     const tfr_cuda_target *cuda = target.len ? tfr_cuda_target_find(target) : NULL;
     if (target.len && !need->op->cuda_template)
         return false;
     for (uint32_t i = 0; i < need->tensor_count; i++) {
-        tfr_need_dtype dtype = need->tensors[i].dtype;
-        if ((dtype == TFR_NEED_F16 && !cuda) || (dtype == TFR_NEED_BF16 && cuda && !cuda->bf16))
+        if (!tfr_target_takes(cuda, (int32_t)need->tensors[i].dtype))
             return false;
     }
     return true;

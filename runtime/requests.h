@@ -5,6 +5,7 @@
 
 #include "jit/generate.h"
 #include "jit/jit.h"
+#include "jit/target.h"
 #include "rewriter/manifest.h"
 
 // The request for one op with these options ("ORDER=CAST_WEIGHT"), dtypes and sizes. `target`: as
@@ -17,6 +18,8 @@ tfr_status tfr_request_make(tfr_jit_request *out, const tfr_kernel_op *op, tfr_s
 tfr_status tfr_request_template(tfr_str *out, const tfr_kernel_op *op, tfr_arena *arena,
                                 tfr_error *err);
 
+// Whether kernels for this target (NULL: the host) take a dtype, TFR_F32 or the like.
+bool tfr_target_takes(const tfr_cuda_target *target, int32_t dtype);
 // Whether there are kernels for this target with the dtypes of this need.
 bool tfr_request_fits(const tfr_need *need, tfr_str target);
 

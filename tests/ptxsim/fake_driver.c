@@ -384,15 +384,22 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *code, unsigned count, 
     return module_load(module, code);
 }
 
-CUresult cuModuleUnload(CUmodule module) {
-    FAKE_ENTER(false)
+// Whether it is a module of the current context.
+static CUresult own_module(CUmodule module) {
     fake_object *context;
     CUresult error = fake_current(&context);
     if (error) {
         return error;
     }
-    if (!fake_is(module, FAKE_MODULE) || module->context != context) {
-        return CUDA_ERROR_INVALID_HANDLE;
+    bool own = fake_is(module, FAKE_MODULE) && module->context == context;
+    return own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+    FAKE_ENTER(false)
+    CUresult error = own_module(module);
+    if (error) {
+        return error;
     }
     unload(module);
     return CUDA_SUCCESS;
@@ -400,15 +407,8 @@ CUresult cuModuleUnload(CUmodule module) {
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
     FAKE_ENTER(false)
-    fake_object *context;
-    CUresult error = fake_current(&context);
-    if (error) {
-        return error;
-    }
-    if (!fake_is(module, FAKE_MODULE) || module->context != context) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    return entry_handle(function, FAKE_FUNCTION, module, context, name);
+    CUresult error = own_module(module);
+    return error ? error : entry_handle(function, FAKE_FUNCTION, module, module->context, name);
 }
 
 // Functions

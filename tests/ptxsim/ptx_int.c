@@ -86,6 +86,17 @@ MAD_WIDE(mad_wide_s16, int16_t, int32_t, uint32_t)
 MAD_WIDE(mad_wide_u32, uint32_t, uint64_t, uint64_t)
 MAD_WIDE(mad_wide_s32, int32_t, int64_t, uint64_t)
 
+#define WIDE_PICK(name)                                                                            \
+    static ptx_handler name##_pick(int type) {                                                     \
+        static const ptx_handler by_type[PTX_TYPE_COUNT] = {[PTX_u16] = name##_u16,                \
+                                                            [PTX_s16] = name##_s16,                \
+                                                            [PTX_u32] = name##_u32,                \
+                                                            [PTX_s32] = name##_s32};               \
+        return by_type[type];                                                                      \
+    }
+WIDE_PICK(mul_wide)
+WIDE_PICK(mad_wide)
+
 static int32_t clamp32(int64_t value) {
     return (int32_t)(value < INT32_MIN ? INT32_MIN : value > INT32_MAX ? INT32_MAX : value);
 }
@@ -210,11 +221,7 @@ ptx_handler ptx_select_mul(ptx_insn *insn) {
         return NULL;
     }
     if (HAS(insn, wide)) {
-        return type == PTX_u16   ? mul_wide_u16
-               : type == PTX_s16 ? mul_wide_s16
-               : type == PTX_u32 ? mul_wide_u32
-               : type == PTX_s32 ? mul_wide_s32
-                                 : NULL;
+        return mul_wide_pick(type);
     }
     if (HAS(insn, hi)) {
         return type == PTX_u64 ? mul_hi_wide_u64 : mul_hi_pick(type);
@@ -237,11 +244,7 @@ ptx_handler ptx_select_mad(ptx_insn *insn) {
         return HAS(insn, hi) && type == PTX_s32 ? mad_hi_sat : NULL;
     }
     if (HAS(insn, wide)) {
-        return type == PTX_u16   ? mad_wide_u16
-               : type == PTX_s16 ? mad_wide_s16
-               : type == PTX_u32 ? mad_wide_u32
-               : type == PTX_s32 ? mad_wide_s32
-                                 : NULL;
+        return mad_wide_pick(type);
     }
     if (HAS(insn, hi)) {
         return type == PTX_u64 ? mad_hi_wide_u64 : mad_hi_pick(type);
