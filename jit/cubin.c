@@ -8,6 +8,7 @@
 #include "jit/bytes.h"
 
 #include <elf.h>
+#include <limits.h>
 
 #define CUDA_MACHINE 190u
 #define ABI_NEW                                                                                    \
@@ -217,6 +218,9 @@ const char *tfr_cubin_read(tfr_str bytes, tfr_cubin *out) {
     }
     bool is_new = e.head.e_ident[EI_ABIVERSION] >= ABI_NEW;
     out->sm = (int)((is_new ? e.head.e_flags >> 8 : e.head.e_flags) & 0xffu);
+    if (!out->sm) {
+        return "it names no architecture";
+    }
     out->arch = noted_arch(&e);
     if (!find_section(&e, ".text.", out->entry, &s) || s.sh_size == 0 || !content(&e, &s).len ||
         s.sh_size > UINT32_MAX) {
@@ -261,13 +265,14 @@ static tfr_str take_word(tfr_str *text) {
     return word;
 }
 
+// The number that `word` begins with, at most UINT32_MAX.
 static uint32_t number_of(tfr_str word) {
-    uint32_t value = 0;
+    uint64_t value = 0;
     for (size_t i = 0; i < word.len && word.data[i] >= '0' && word.data[i] <= '9'; i++) {
-        value = value > UINT32_MAX / 10 - 1 ? UINT32_MAX / 10 - 1
-                                            : value * 10 + (uint32_t)(word.data[i] - '0');
+        value = value * 10 + (uint64_t)(word.data[i] - '0');
+        value = value > UINT32_MAX ? UINT32_MAX : value;
     }
-    return value;
+    return (uint32_t)value;
 }
 
 // ".maxntid 256", ".maxntid 16, 8, 1"
@@ -295,6 +300,7 @@ static void add_shared(tfr_str line, uint32_t *total) {
             size = number_of((tfr_str){word.data + 2, word.len - 2}) / 8;
         } else if (word.data[0] == '[') {
             count *= number_of(take_word(&line));
+            count = count > UINT32_MAX ? UINT32_MAX : count;
         }
     }
     align = align && align <= 4096 ? align : 1;
@@ -310,7 +316,8 @@ static void read_line(tfr_str line, tfr_cubin *out, size_t *kernels) {
     if (tfr_str_eq(word, TFR_STR(".target"))) {
         out->arch = take_word(&rest);
         bool sm = starts_with(out->arch, "sm_");
-        out->sm = sm ? (int)number_of((tfr_str){out->arch.data + 3, out->arch.len - 3}) : 0;
+        uint32_t number = sm ? number_of((tfr_str){out->arch.data + 3, out->arch.len - 3}) : 0;
+        out->sm = number <= INT_MAX ? (int)number : 0;
     } else if (tfr_str_eq(word, TFR_STR(".entry"))) {
         out->entry = take_word(&rest);
         (*kernels)++;

@@ -126,6 +126,8 @@ static void both_layouts_of_flags(void) {
     CHECK(!read_image(&im, &c));
     CHECK_INT(c.sm, 75);
     CHECK_INT(c.shared_bytes, 1200 + 1024); // nothing is reserved in there before sm_90
+    im.flags = 0;
+    CHECK_HAS(read_image(&im, &c), "names no architecture");
 }
 
 static void stack(void) {
@@ -226,6 +228,13 @@ static void ptx(void) {
     CHECK_HAS(tfr_ptx_read(TFR_STR(PTX ".entry other()\n{\n}\n"), &c), "several kernels");
     CHECK_HAS(tfr_ptx_read(TFR_STR(".target sm_80\n.entry (\n"), &c), "no name");
     CHECK(!tfr_ptx_read(TFR_STR(".target sm_80\n.entry k()\n.maxntid 999999999999999\n"), &c));
+    CHECK_INT(c.max_threads, UINT32_MAX);
+    CHECK_HAS(tfr_ptx_read(TFR_STR(".target sm_3000000000\n.entry k()\n"), &c), "no PTX");
+    CHECK_HAS(tfr_ptx_read(TFR_STR(".target sm_\n.entry k()\n"), &c), "no PTX");
+    CHECK(!tfr_ptx_read(TFR_STR(".target sm_80\n.entry k()\n"
+                                ".shared .b8 x[4000000000][4000000000][4000000000];\n"),
+                        &c));
+    CHECK_INT(c.shared_bytes, UINT32_MAX);
 }
 
 static void check_for(tfr_str binary, const char *target, const char *fault) {
