@@ -446,12 +446,12 @@ static tfr_value tfr_op_call(tfr_builder *b, tfr_str op, tfr_arg callee, const c
     tfr_name name = tfr_names_add(m->names, op);
     tfr_name keywords[MAX_OP_KEYWORDS], literals[MAX_OP_KEYWORDS];
     tfr_arg values[MAX_OP_KEYWORDS];
-    call given = *c; // `via=` is the run-time guard, no argument of the reference
+    call given = *c; // `via=` and `inner=` are guards at run time, no arguments of the reference
     given.keywords = keywords, given.keyword_values = values, given.keyword_count = 0;
     bool fits = m->op_reference && !c->splat && c->count <= 16;
     for (uint32_t i = 0; i < c->keyword_count && fits; i++) {
         uint32_t n = given.keyword_count;
-        if (c->keywords[i] == words(b)->via)
+        if (c->keywords[i] == words(b)->via || c->keywords[i] == words(b)->inner)
             continue;
         fits = n < MAX_OP_KEYWORDS;
         if (!fits)

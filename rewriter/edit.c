@@ -149,17 +149,21 @@ static void break_arguments(tfr_plan *p, tfr_buf *out, tfr_str arguments, uint32
 }
 
 // `via=helper`; `via=(helper, "unsqueeze_dim")` when the source gives the helper that keyword
-// itself.
+// itself; `inner=helper`.
 static void render_guard(tfr_plan *p, tfr_buf *out, uint32_t match) {
     const tfr_place *place = &p->places[match];
     if (place->via_method) {
         tfr_str text = tfr_tree_text(p->tree, place->via_method);
         tfr_buf_format(out, ", via=%.*s", (int)text.len, text.data);
     }
+    const tfr_function *functions = p->flow->module->scope->functions.items;
+    if (place->inner != UINT32_MAX) {
+        tfr_str text = tfr_plan_text(p, functions[place->inner].name);
+        tfr_buf_format(out, ", inner=%.*s", (int)text.len, text.data);
+    }
     if (place->via == UINT32_MAX)
         return;
-    const tfr_function *f = &p->flow->module->scope->functions.items[place->via];
-    tfr_str name = tfr_plan_text(p, f->name);
+    tfr_str name = tfr_plan_text(p, functions[place->via].name);
     if (!place->via_keywords) {
         tfr_buf_format(out, ", via=%.*s", (int)name.len, name.data);
         return;

@@ -116,7 +116,7 @@ static bool read_call(reader *r, op_call *c) {
         uint32_t value = tfr_tree_field(t, a, TFR_F_VALUE);
         tfr_name name =
             tfr_names_add(&r->names, tfr_tree_text(t, tfr_tree_field(t, a, TFR_F_NAME)));
-        if (name == r->module.words->via)
+        if (name == r->module.words->via || name == r->module.words->inner)
             continue;
         names[c->keyword_count] = name;
         literals[c->keyword_count] = tfr_flow_node(flow, value_at(r, value))->name;

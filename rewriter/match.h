@@ -27,6 +27,7 @@ typedef struct tfr_rule {
     tfr_flow *flow; // NULL for siblings
     bool siblings, host_only;
     bool has_fallback; // the rule file says what to compute with a replaced helper
+    tfr_str inner;     // the reference's helper that the user's may replace; "": none
     tfr_str kernel;    // what its kernel is specialised for: "ORDER=CAST_WEIGHT"
     bool has_kernel;   // kernel= is given, perhaps empty
     uint32_t order;    // among the op's references, as they stand in the file

@@ -171,17 +171,21 @@ static uint32_t only_argument(const tfr_tree *t, uint32_t call) {
     return plain && !tfr_tree_next(t, first) ? tfr_tree_unparen(t, first) : 0;
 }
 
-// A method of one argument that computes what a helper of the reference computes of its first
-// one: the rule's fallback can then call the method instead.
-static bool stands_for_helper(const tfr_flow *flow, const tfr_match *m, const tfr_inline *in) {
+// A method or function of one argument that computes what a helper of the reference, of that name
+// if one is given, computes of its first one: it can then be called instead.
+static bool stands_for_helper(const tfr_flow *flow, const tfr_match *m, const tfr_inline *in,
+                              tfr_str name) {
     const tfr_flow *ref = m->rule->flow;
     uint32_t given = only_argument(tree_of(flow), in->call_ast);
-    if (!m->rule->has_fallback || !m->map || !given)
+    if (!m->map || !given)
         return false;
     tfr_value result = value_at(flow, in->call_ast), argument = value_of(flow, given);
     for (uint32_t i = 0; i < ref->inlines.count; i++) {
         const tfr_tree *t = ref->module->scope->tree;
         uint32_t call = ref->inlines.items[i].call_ast;
+        tfr_str callee = tfr_tree_text(t, tfr_tree_field(t, call, TFR_F_FUNCTION));
+        if (name.len && !tfr_str_eq(name, callee))
+            continue;
         uint32_t first = tfr_tree_first(t, tfr_tree_field(t, call, TFR_F_ARGUMENTS));
         tfr_value their_result = value_at(ref, call);
         tfr_value their_argument = value_of(ref, tfr_tree_unparen(t, first));
@@ -199,6 +203,12 @@ static void guard_method(tfr_place *p, const tfr_flow *flow, const tfr_inline *i
     p->via_method = method;
 }
 
+static void guard_inner(tfr_place *p, const tfr_inline *in) {
+    if (p->inner != UINT32_MAX && p->inner != in->function)
+        refuse(p, in->call_ast, "its parts are in several helpers");
+    p->inner = in->function;
+}
+
 static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
     const tfr_inline *home = NULL;
     for (uint32_t i = 0; i < flow->inlines.count; i++)
@@ -213,11 +223,14 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         if (!in || in->op || in == home)
             continue;
         const tfr_function *f = &flow->module->scope->functions.items[in->function];
-        if (f->class_index == TFR_NO_CLASS)
+        bool is_function = f->class_index == TFR_NO_CLASS;
+        if (is_function && m->rule->inner.len && stands_for_helper(flow, m, in, m->rule->inner))
+            guard_inner(p, in);
+        else if (is_function)
             refuse(p, in->call_ast,
                    "a part of it is inside a helper function that could be "
                    "replaced at run time; move the whole of it there, or none");
-        else if (!stands_for_helper(flow, m, in))
+        else if (!m->rule->has_fallback || !stands_for_helper(flow, m, in, TFR_STR("")))
             refuse(p, in->call_ast,
                    "a part of it is inside a method that a subclass could override");
         else
@@ -230,8 +243,8 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         if (f->class_index == TFR_NO_CLASS)
             p->via = home->function;
     }
-    if (p->via != UINT32_MAX && p->via_method)
-        refuse(p, p->home[0], "its parts are in a helper and in a method");
+    if ((p->via != UINT32_MAX) + (p->inner != UINT32_MAX) + (p->via_method != 0) > 1)
+        refuse(p, p->home[0], "its parts are in a helper and in another one or a method");
     if (p->via != UINT32_MAX)
         check_helper_call(p, flow, m);
 }
@@ -334,7 +347,7 @@ static void check_surroundings(tfr_place *p, const tfr_flow *flow) {
 }
 
 void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match) {
-    *out = (tfr_place){.via = UINT32_MAX};
+    *out = (tfr_place){.via = UINT32_MAX, .inner = UINT32_MAX};
     uint32_t function = flow->module->scope->functions.items[flow->function].node;
     uint32_t cause = inside(flow, flow->unfit_ast, function) // not a decorator, or another's name
                          ? flow->unfit_ast

@@ -24,7 +24,8 @@ typedef struct rewriter {
     tfr_str alias;
     bool has_import;
     TFR_LIST(span) off; // switched off by comments
-    bool *untouched; // functions left alone: a fused call goes through them, or they are scripted
+    bool *untouched;    // functions left alone: every call of them is fused, or they are scripted
+    uint32_t *guarded;  // by function: its calls that this run fuses, named as `via=`
     // Functions that change, with their edits apart so that one can be taken back.
     struct changed {
         uint32_t function;
@@ -419,9 +420,33 @@ static void find_scripted(rewriter *r) {
     }
 }
 
+// Whether fused calls name the function as `via=`, of this run or of one before, and no other call
+// of it is left: what it computes then needs no call of its own inside.
+static bool fused_everywhere(const rewriter *r, uint32_t function) {
+    const tfr_tree *t = &r->tree;
+    tfr_str name = tfr_names_text(&r->names, r->scope.functions.items[function].name);
+    uint32_t calls = 0, guarded = r->guarded[function];
+    bool before = false;
+    if (!guarded && !r->has_import)
+        return false;
+    for (uint32_t n = 1; n < t->count; n++) {
+        if (t->nodes[n].kind == TFR_N_CALL) {
+            calls += tfr_str_eq(tfr_tree_text(t, tfr_tree_field(t, n, TFR_F_FUNCTION)), name);
+        } else if (t->nodes[n].kind == TFR_N_KEYWORD_ARGUMENT &&
+                   tfr_tree_is(t, tfr_tree_field(t, n, TFR_F_NAME), "via")) {
+            uint32_t value = tfr_tree_field(t, n, TFR_F_VALUE);
+            bool tuple = tfr_tree_kind(t, value) == TFR_N_TUPLE;
+            value = tuple ? tfr_tree_first(t, value) : value;
+            before |= tfr_str_eq(tfr_tree_text(t, value), name);
+        }
+    }
+    return (guarded || before) && calls <= guarded;
+}
+
 static void rewrite_function(rewriter *r, uint32_t function) {
     const tfr_function *f = &r->scope.functions.items[function];
-    if (r->untouched[function] || f->name == r->module.words->init)
+    bool left = r->untouched[function] || f->name == r->module.words->init;
+    if (left || (f->class_index == TFR_NO_CLASS && fused_everywhere(r, function)))
         return;
     chooser c = {.r = r, .flow = tfr_module_flow(&r->module, function)};
     c.used = TFR_NEW_ARRAY(r->arena, bool, c.flow->nodes.count);
@@ -442,7 +467,7 @@ static void rewrite_function(rewriter *r, uint32_t function) {
         return;
     for (uint32_t i = 0; i < changed.count; i++)
         if (changed.places[i].via != UINT32_MAX)
-            r->untouched[changed.places[i].via] = true;
+            r->guarded[changed.places[i].via]++;
     if (r->changed_count == r->changed_cap) {
         uint32_t cap = r->changed_cap ? r->changed_cap * 2 : 16;
         r->changed = tfr_arena_grow(r->arena, r->changed, r->changed_cap * sizeof *r->changed,
@@ -722,6 +747,7 @@ tfr_status tfr_rewrite(tfr_result *out, const tfr_source *src, const tfr_options
     tfr_scope_build(&r->scope, &r->tree, &r->names, arena);
     module_init(r, &r->module, &r->scope);
     r->untouched = TFR_NEW_ARRAY(arena, bool, r->scope.functions.count + 1);
+    r->guarded = TFR_NEW_ARRAY(arena, uint32_t, r->scope.functions.count + 1);
     tfr_numbers_init(&r->places, arena);
     find_off(r);
     find_alias(r);

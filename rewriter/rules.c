@@ -236,6 +236,8 @@ static tfr_status read_reference(loader *l, uint32_t function, uint32_t decorato
             rule->has_kernel = string_text(t, value, &rule->kernel);
         if (key && tfr_tree_is(t, key, "fallback"))
             rule->has_fallback = true;
+        if (key && tfr_tree_is(t, key, "inner"))
+            string_text(t, value, &rule->inner);
         if (key && tfr_tree_is(t, key, "at_least"))
             rule->at_least = (uint32_t)strtoul(tfr_tree_text(t, value).data, NULL, 10);
     }

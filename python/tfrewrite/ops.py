@@ -92,6 +92,12 @@ def _branch(op: str, variant: _rules.Variant, how: str, note: bool) -> Iterator[
     if note:
         yield f"    _note({op!r}, {variant.name!r}, 'helper')"
     yield f"    return {fallback}"
+    if variant.inner:
+        replaced = "" if how == "off" else " and (_compiling() or not _pristine(inner))"
+        yield f"if inner is not None{replaced}:"
+        if note:
+            yield f"    _note({op!r}, {variant.name!r}, 'helper')"
+        yield f"    return _{op}_{variant.name}_inner({_passed(variant)}, inner=inner)"
     if how == "auto":
         yield from _kernel_branch(op, variant, note)
     if note:
@@ -184,7 +190,8 @@ def _passed(variant: _rules.Variant) -> str:
 
 def _source(op: _rules.Op, how: str, note: bool) -> str:
     keywords = op.keywords
-    signature = ", ".join(["*args", *(f"{k}=_ABSENT" for k in keywords), "via=None", "**unknown"])
+    guards = ["via=None", *(["inner=None"] if any(v.inner for v in op.variants) else [])]
+    signature = ", ".join(["*args", *(f"{k}=_ABSENT" for k in keywords), *guards, "**unknown"])
     lines = [f"def {op.name}({signature}):", "    count = len(args)"]
     if any(variant.named for variant in op.variants):  # via=(helper, "unsqueeze_dim")
         lines += [
@@ -199,6 +206,8 @@ def _source(op: _rules.Op, how: str, note: bool) -> str:
         else:
             tests = [f"count >= {size + variant.at_least}"]
         tests += [*_conditions(variant, keywords), "not unknown"]
+        if len(guards) > 1 and not variant.inner:
+            tests.append("inner is None")
         lines.append(f"    if {' and '.join(tests)}:")
         lines += [f"        {line}" for line in _branch(op.name, variant, how, note)]
     shown = ", ".join([repr(op.name), "count", "unknown", *(f"{k}={k}" for k in keywords)])
@@ -224,6 +233,7 @@ def _write(op: _rules.Op, note: bool) -> FunctionType:
     filename = f"<tfrewrite.ops.{op.name}{' recording' if note else ''}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     globals().update({f"_{op.name}_{v.name}": v.function for v in op.variants})
+    globals().update({f"_{op.name}_{v.name}_inner": v.inner for v in op.variants if v.inner})
     made: dict[str, Any] = {}
     exec(compile(source, filename, "exec"), globals(), made)
     function = made[op.name]

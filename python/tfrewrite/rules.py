@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import os
 import re
 import sys
+import textwrap
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -94,6 +96,7 @@ class Variant:
     at_least: int | None = None  # siblings: how many modules at least; None: a plain call
     target: str = "auto"
     kernel: str | None = None  # what its kernel is specialised for; None: it has no kernel
+    inner: Callable[..., Any] | None = None  # the reference, given a helper of it as `inner`
 
     @property
     def kinds(self) -> dict[str, type]:
@@ -162,6 +165,7 @@ def ref(
     *,
     target: str = "auto",
     fallback: str | None = None,
+    inner: str | None = None,
     kernel: str | None = None,
     **_more: Any,
 ):
@@ -170,10 +174,13 @@ def ref(
     `fallback` is evaluated in place of the reference when the helper that the call was seen through
     has been replaced: an expression over the function's parameters and `via`, the helper. Without
     it the helper gets the call's positional arguments. Keywords of `call` that carry a parameter
-    (`dim=dim`) are added to the helper's call when its signature has them. `kernel` gives the
-    options under which the op's template computes this function; without it there is no kernel.
+    (`dim=dim`) are added to the helper's call when its signature has them. `inner` names a helper
+    of this file that the reference calls: user code with a function of its own for that part alone
+    is called with it as `inner=`, and the reference runs with that function once it has been
+    replaced. `kernel` gives the options under which the op's template computes this function;
+    without it there is no kernel.
     """
-    return _register(call, target=target, fallback=fallback, kernel=kernel)
+    return _register(call, target=target, fallback=fallback, inner=inner, kernel=kernel)
 
 
 def siblings(
@@ -220,6 +227,7 @@ def _variant(
     fallback: str | None = None,
     at_least: int | None = None,
     kernel: str | None = None,
+    inner: str | None = None,
 ) -> tuple[str, Variant]:
     def fail(what: str) -> RuleError:
         return RuleError(f"{where}: {call!r}: {what}")
@@ -231,7 +239,9 @@ def _variant(
     if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
         raise fail("not a call such as op(x, y, key='literal')")
     code = function.__code__
-    if taken := {"args", "count", "unknown", "via"} & set(code.co_varnames[: code.co_argcount]):
+    if taken := {"args", "count", "unknown", "via", "inner"} & set(
+        code.co_varnames[: code.co_argcount]
+    ):
         raise fail(f"{function.__name__} cannot have a parameter called {min(taken)}")
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     rest = code.co_varnames[len(parameters)] if code.co_flags & 0x04 else None  # the name behind *
@@ -256,8 +266,8 @@ def _variant(
     literals: dict[str, Any] = {}
     named: dict[str, str] = {}
     for keyword in tree.keywords:
-        if keyword.arg is None or keyword.arg == "via":
-            raise fail("** and via= cannot be written in a CALL")
+        if keyword.arg in (None, "via", "inner"):
+            raise fail("**, via= and inner= cannot be written in a CALL")
         if isinstance(keyword.value, ast.Name) and keyword.value.id in parameters:
             named[keyword.arg] = keyword.value.id
             continue
@@ -287,7 +297,31 @@ def _variant(
         at_least,
         target,
         kernel,
+        _with_inner(function, inner, fail) if inner else None,
     )
+
+
+def _with_inner(
+    function: Callable[..., Any], helper: str, fail: Callable[[str], RuleError]
+) -> Callable[..., Any]:
+    """The function with one parameter more, `inner`, that it calls where it called `helper`.
+
+    Made from its text, in its own module, so that Dynamo can look through it.
+    """
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    (made,) = tree.body
+    calls = [n for n in ast.walk(made) if isinstance(n, ast.Name) and n.id == helper]
+    if not isinstance(made, ast.FunctionDef) or not calls:
+        raise fail(f"{function.__name__} does not call inner={helper!r} itself")
+    for name in calls:
+        name.id = "inner"
+    made.decorator_list = []
+    made.args.args.append(ast.arg("inner"))
+    ast.increment_lineno(tree, function.__code__.co_firstlineno - 1)
+    code = compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec")
+    own: dict[str, Any] = {}
+    exec(code, function.__globals__, own)
+    return own[function.__name__]
 
 
 def _check_fallback(text: str, names: set[str], fail: Callable[[str], RuleError]) -> None:

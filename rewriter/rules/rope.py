@@ -44,35 +44,58 @@ def half_width(x, cos, sin):
 
 @ref(
     "rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim)",
+    inner="rotate_half",
     kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=NO",
 )
 def half_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
-    return half(q, cos, sin), half(k, cos, sin)
+    return (q * cos) + (rotate_half(q) * sin), (k * cos) + (rotate_half(k) * sin)
 
 
 @ref(
     "rope(x, cos, sin, layout='half', unsqueeze_dim=dim)",
+    inner="rotate_half",
     kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=NO",
 )
 def half_one(x: Tensor, cos: Tensor, sin: Tensor, dim: Const):
-    return half(x, cos.unsqueeze(dim), sin.unsqueeze(dim))
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return (x * cos) + (rotate_half(x) * sin)
 
 
 @ref(
     "rope(q, k, cos, sin, layout='half')",
+    inner="rotate_half",
     kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=YES",
 )
 def half_both_given(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
-    return half(q, cos, sin), half(k, cos, sin)
+    return (q * cos) + (rotate_half(q) * sin), (k * cos) + (rotate_half(k) * sin)
 
 
 @ref(
     "rope(x, cos, sin, layout='half')",
+    inner="rotate_half",
     kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=YES",
 )
 def half_one_given(x: Tensor, cos: Tensor, sin: Tensor):
-    return half(x, cos, sin)
+    return (x * cos) + (rotate_half(x) * sin)
+
+
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved')",
+    inner="rotate_pairs",
+    kernel="LAYOUT=PAIRS ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def pairs_both_given(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
+    return (q * cos) + (rotate_pairs(q) * sin), (k * cos) + (rotate_pairs(k) * sin)
+
+
+@ref(
+    "rope(x, cos, sin, layout='interleaved')",
+    inner="rotate_pairs",
+    kernel="LAYOUT=PAIRS ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def pairs_one_given(x: Tensor, cos: Tensor, sin: Tensor):
+    return (x * cos) + (rotate_pairs(x) * sin)
 
 
 @ref(
@@ -331,6 +354,21 @@ def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
 
 class M(nn.Module):
 '''
+SPLIT = """
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q_first, q = q.split((1, q.shape[-2] - 1), dim=-2)
+    k_first, k = k.split((1, k.shape[-2] - 1), dim=-2)
+    q = (q * cos) + (rotate_half(q) * sin)
+    k = (k * cos) + (rotate_half(k) * sin)
+    return torch.cat((q_first, q), dim=-2), torch.cat((k_first, k), dim=-2)
+"""
+ONE_OF_TWO = """
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q = (q * cos) + (rotate_half(q) * sin)
+    return q if k is None else (q, (k * cos) + (rotate_half(k) * sin))
+"""
 ACCEPT = {
     "half_one": [
         example(
@@ -344,9 +382,18 @@ ACCEPT = {
     "half_one_given": [
         example(
             HALF, "return (q * cos) + (rotate_half(q) * sin)", call=ONE, signature="q, cos, sin"
-        )
+        ),
+        HALF + ONE_OF_TWO,
     ],
-    "half_both_given": [example(HALF, *ROTATE, BOTH, signature="q, k, cos, sin")],
+    "half_both_given": [
+        example(HALF, *ROTATE, BOTH, signature="q, k, cos, sin"),
+        HALF + SPLIT,
+    ],
+    "pairs_one_given": [PAIRS + ONE_OF_TWO],
+    "pairs_both_given": [
+        example(PAIRS, *ROTATE, BOTH, signature="q, k, cos, sin"),
+        PAIRS + SPLIT,
+    ],
     "half_both_cast_back": [
         example(
             HALF,

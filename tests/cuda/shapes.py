@@ -133,9 +133,8 @@ def act_arguments(variant, act, gate, up) -> tuple:
 
 
 # Of rope's references.
-GIVEN = {"half_both_given", "half_one_given"}  # no unsqueeze_dim
-ONE = {"half_one", "half_one_given"}  # x alone
-COS_PER_PAIR = {"half_width_both"}  # cos has half the columns
+# Parts of a reference's name: no unsqueeze_dim; x alone; cos has half the columns.
+GIVEN, ONE, COS_PER_PAIR = "given", "_one", "_width"
 
 
 def is_even(variant) -> bool:
@@ -144,15 +143,15 @@ def is_even(variant) -> bool:
 
 
 def tables(variant, batch, seq, head, dtype, make: Make = values) -> tuple:
-    columns = head // 2 if variant in COS_PER_PAIR else head
+    columns = head // 2 if COS_PER_PAIR in variant else head
     if variant.endswith("partial"):
         columns = max(2, head // 4 * 2)
     cos, sin = make((batch, seq, columns), dtype, 7), make((batch, seq, columns), dtype, 8)
-    return (cos.unsqueeze(1), sin.unsqueeze(1)) if variant in GIVEN else (cos, sin)
+    return (cos.unsqueeze(1), sin.unsqueeze(1)) if GIVEN in variant else (cos, sin)
 
 
 def rope_arguments(variant, q, k, cos, sin, dim=1) -> tuple:
-    return q, *(() if variant in ONE else (k,)), cos, sin, *(() if variant in GIVEN else (dim,))
+    return q, *(() if ONE in variant else (k,)), cos, sin, *(() if GIVEN in variant else (dim,))
 
 
 def heads_first(shape, dtype, seed, transposed=False, make: Make = values) -> torch.Tensor:

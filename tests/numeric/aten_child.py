@@ -101,7 +101,7 @@ def angles(shape, variant, dtype):
     b, s, width = shape
     if "partial" in variant.name:
         width = width // 2
-    if "half_width" in variant.name:
+    if "_width" in variant.name:
         width = width // 2
     return [tensor(b, s, width, dtype=dtype) for _ in range(2)]
 

@@ -17,9 +17,8 @@ F32, BF16 = torch.float32, torch.bfloat16
 BITS = {F32: torch.int32, BF16: torch.int16}
 
 ROPE = [v.name for v in OPS["rope"].variants if v.kernel is not None]
-GIVEN = {"half_both_given", "half_one_given"}  # no unsqueeze_dim
-ONE = {"half_one", "half_one_given"}  # x alone
-COS_PER_PAIR = {"half_width_both"}  # cos has half the columns
+# Parts of a reference's name: no unsqueeze_dim; x alone; cos has half the columns.
+GIVEN, ONE, COS_PER_PAIR = "given", "_one", "_width"
 EVEN = {name for name in ROPE if name.startswith(("pairs", "half_width", "regrouped"))}
 NORM_ROPE = [v.name for v in OPS["qk_norm_rope"].variants if v.kernel is not None]
 NORMS = [(i, v) for i, v in enumerate(OPS["rms_norm"].variants) if v.kernel is not None]
@@ -83,17 +82,17 @@ def exact(shape, dtype, seed):
 
 
 def tables(variant, batch, seq, head, dtype, seed=7):
-    columns = head // 2 if variant in COS_PER_PAIR else head
+    columns = head // 2 if COS_PER_PAIR in variant else head
     if variant.endswith("partial"):
         columns = max(2, head // 4 * 2) if head > 2 else 2
     cos, sin = values((batch, seq, columns), dtype, seed), values((batch, seq, columns), dtype, 8)
-    if variant in GIVEN:
+    if GIVEN in variant:
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
     return cos, sin
 
 
 def arguments_of(variant, q, k, cos, sin, dim=1):
-    return [q, *([] if variant in ONE else [k]), cos, sin, *([] if variant in GIVEN else [dim])]
+    return [q, *([] if ONE in variant else [k]), cos, sin, *([] if GIVEN in variant else [dim])]
 
 
 def heads_first(batch, heads, seq, head, dtype, seed, transposed=False):
@@ -121,7 +120,7 @@ def test_head_sizes(variant, head):
         q = heads_first(1, 2, 3, head, F32, 1, transposed)
         k = heads_first(1, 1, 3, head, F32, 2, transposed)
         cos, sin = tables(variant, 1, 3, head, F32)
-        if head == 2 and (variant in COS_PER_PAIR or variant.startswith(("pairs_to", "regrouped"))):
+        if head == 2 and (COS_PER_PAIR in variant or variant.startswith(("pairs_to", "regrouped"))):
             # columns of width 1: torch.cat takes them for channels-last, view makes up a stride
             q, k = q.contiguous(), k.contiguous()
         check("rope", variant, *arguments_of(variant, q, k, cos, sin))
@@ -137,7 +136,7 @@ def test_shapes(variant, batch, seq):
         check("rope", variant, *arguments_of(variant, q, k, cos, sin))
 
 
-@pytest.mark.parametrize("variant", [v for v in ROPE if v not in GIVEN])
+@pytest.mark.parametrize("variant", [v for v in ROPE if GIVEN not in v])
 @pytest.mark.parametrize("dim", [1, 2, -2, -3])
 def test_unsqueeze_dim(variant, dim):
     seq_first = dim in (2, -2)  # [batch, seq, heads, head]

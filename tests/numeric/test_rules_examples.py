@@ -54,7 +54,12 @@ def selects(call: ast.Call, variant) -> bool:
     literals = {
         k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg in variant.literals
     }
-    others = {k.arg for k in call.keywords} - set(variant.literals) - set(variant.named) - {"via"}
+    others = (
+        {k.arg for k in call.keywords}
+        - set(variant.literals)
+        - set(variant.named)
+        - {"via", "inner"}
+    )
     size = len(variant.positional)
     enough = (
         len(call.args) == size

@@ -42,7 +42,7 @@ def is_op_call(node):
 
 
 def variant_of(call):
-    literals = {k.arg: k.value for k in call.keywords if k.arg != "via"}
+    literals = {k.arg: k.value for k in call.keywords if k.arg not in ("via", "inner")}
     for variant in rules.load()[call.func.attr].variants:
         if variant.at_least is not None:
             if len(call.args) >= len(variant.positional) + variant.at_least:

@@ -1,5 +1,6 @@
 # The helper rotates both, but only one result is used; the other is bound to a throw-away name,
 # indexed away or overwritten.
+# expect: either rope apply_rotary_pos_emb
 # expect: either rope Underscore.forward
 # expect: either rope Indexed.forward
 # expect: either rope Overwritten.forward

@@ -1,4 +1,5 @@
 # A function of the file itself replaces the helper by a global statement.
+# expect: either rope apply_rotary_pos_emb
 # expect: either rope Attn.forward
 import torch
 import torch.nn.functional as F

@@ -1,5 +1,7 @@
 # The helper's own default, an unused position_ids in the middle, parameters in another order.
 # expect: fused rope Two.forward "unsqueeze_dim=2"
+# expect: fused rope rotary_ids "inner=rotate_half"
+# expect: fused rope rotary_order "inner=rotate_half"
 # expect: told rope Ids.forward
 # expect: told rope Order.forward
 import torch

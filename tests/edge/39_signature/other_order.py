@@ -1,5 +1,10 @@
 # The helper takes or returns its values in another order: also where the helper itself is
 # called (compiled, replaced).
+# expect: fused rope tables_first "inner=rotate_half"
+# expect: fused rope key_first
+# expect: fused rope by_keyword
+# expect: fused rope results "k, q, cos, sin, layout=.half., inner=rotate_half"
+# expect: fused rope ids
 # expect: told rope TablesFirst.forward
 # expect: told rope KeyFirst.forward
 # expect: told rope ByKeyword.forward

@@ -1,5 +1,6 @@
 # Positional, keyword, exchanged keywords, stars, another unsqueeze_dim, unused and missing
 # arguments.
+# expect: fused rope apply_rotary_pos_emb "inner=rotate_half"
 # expect: fused rope Positional.forward
 # expect: fused rope Keyword.forward
 # expect: fused rope Exchanged.forward
