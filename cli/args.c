@@ -15,6 +15,7 @@ typedef enum option_id {
     OPT_JSON,
     OPT_QUIET,
     OPT_RULES,
+    OPT_TRANSFORMERS,
     OPT_ONLY,
     OPT_SKIP,
     OPT_TARGET,
@@ -51,6 +52,7 @@ static const option OPTIONS[OPT_COUNT] = {
     [OPT_JSON] = {"--json", NULL, false, REWRITE | CACHE},
     [OPT_QUIET] = {"--quiet", "-q", false, REWRITE | WARMUP},
     [OPT_RULES] = {"--rules", NULL, true, REWRITE | WHY | RULES | WARMUP},
+    [OPT_TRANSFORMERS] = {"--transformers", NULL, true, REWRITE | WHY | WARMUP},
     [OPT_ONLY] = {"--only", NULL, true, REWRITE | WHY | WARMUP},
     [OPT_SKIP] = {"--skip", NULL, true, REWRITE | WHY | WARMUP},
     [OPT_TARGET] = {"--target", NULL, true, REWRITE | WHY},
@@ -284,6 +286,9 @@ static tfr_status set_option(tfr_args *out, option_id id, tfr_str value, tfr_are
         return TFR_OK;
     case OPT_RULES:
         add_word(&out->rule_dirs, value, arena);
+        return TFR_OK;
+    case OPT_TRANSFORMERS:
+        out->transformers = value.data;
         return TFR_OK;
     case OPT_ONLY:
         return add_list(&out->only, "--only", "op names", value, arena, err);

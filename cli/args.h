@@ -28,6 +28,7 @@ typedef struct tfr_args {
     const char *out;        // -o; NULL: not given; of `cache unpack` a folder
     bool write, diff, check, json, quiet;
     tfr_word_list rule_dirs;
+    const char *transformers; // the folder of that package; NULL: not given
     tfr_word_list only, skip;
     tfr_target target;
     const char *config;   // of warmup

@@ -18,6 +18,7 @@
 #include "cli/files.h"
 #include "cli/progress.h"
 #include "cli/warmup.h"
+#include "rewriter/imports.h"
 
 extern char **environ;
 
@@ -52,6 +53,7 @@ static const char HELP[] =
     "      --check          write nothing; exit 1 if something would change\n"
     "      --json           print the report as JSON instead of the source\n"
     "      --rules DIR      add the rule files of DIR (may be repeated)\n"
+    "      --transformers DIR   that package, where a file imports from it and is not in it\n"
     "      --only OP,..     fuse these ops only\n"
     "      --skip OP,..     do not fuse these ops\n"
     "      --target T       auto (default), host (adds linear) or cuda\n"
@@ -166,8 +168,9 @@ static tfr_status load_rules(tfr_rules **out, const tfr_args *args, tfr_arena *a
     return status;
 }
 
-static tfr_options options_of(const tfr_args *args, const tfr_rules *rules) {
+static tfr_options options_of(const tfr_args *args, const tfr_rules *rules, tfr_project *project) {
     return (tfr_options){.rules = rules,
+                         .project = project,
                          .target = args->target,
                          .only = args->only.count ? args->only.items : NULL,
                          .only_count = args->only.count,
@@ -351,8 +354,9 @@ static void report(run *r) {
     }
 }
 
-static int run_rewrite(const tfr_args *args, const tfr_rules *rules, tfr_arena *arena) {
-    run r = {.args = args, .options = options_of(args, rules), .arena = arena};
+static int run_rewrite(const tfr_args *args, const tfr_rules *rules, tfr_project *project,
+                       tfr_arena *arena) {
+    run r = {.args = args, .options = options_of(args, rules, project), .arena = arena};
     tfr_error err = {0};
     tfr_status status = collect_jobs(&r, &err);
     if (status) {
@@ -370,7 +374,8 @@ static int run_rewrite(const tfr_args *args, const tfr_rules *rules, tfr_arena *
 
 // --- the other commands ---
 
-static int run_why(const tfr_args *args, const tfr_rules *rules, tfr_arena *arena) {
+static int run_why(const tfr_args *args, const tfr_rules *rules, tfr_project *project,
+                   tfr_arena *arena) {
     tfr_buf name = {.arena = arena};
     tfr_buf_add(&name, args->operands.items[0].data, args->operands.items[0].len + 1);
     char *path = name.data; // a copy, NUL included, that may be cut at the colon
@@ -379,7 +384,7 @@ static int run_why(const tfr_args *args, const tfr_rules *rules, tfr_arena *aren
     tfr_error err = {0};
     tfr_source src;
     tfr_result result = {0};
-    tfr_options options = options_of(args, rules);
+    tfr_options options = options_of(args, rules, project);
     tfr_status status = rewrite_file(&result, &src, path, &options, arena, &err);
     if (!status && has_line) {
         uint32_t count = src.line_count; // the last one is empty when the file ends in a line end
@@ -500,11 +505,13 @@ static void say_warnings(tfr_arena *arena) {
     }
 }
 
-static int run_warmup(const tfr_args *args, const tfr_rules *rules, tfr_arena *arena) {
+static int run_warmup(const tfr_args *args, const tfr_rules *rules, tfr_project *project,
+                      tfr_arena *arena) {
     run r = {.args = args, .arena = arena};
     tfr_error err = {0};
     tfr_warmup warmup;
     tfr_status status = tfr_warmup_open(&warmup, args, rules, arena, &err);
+    warmup.options.rewrite.project = project;
     if (!status) {
         status = collect_jobs(&r, &err);
     }
@@ -572,11 +579,17 @@ static int run_command(const tfr_args *args, tfr_arena *arena) {
     tfr_error err = {0};
     tfr_rules *rules = NULL;
     tfr_status status = load_rules(&rules, args, arena, &err);
+    tfr_project *project = tfr_project_new(args->transformers);
+    if (!status && args->transformers && !tfr_files_is_dir(args->transformers)) {
+        status = tfr_fail(&err, TFR_E_USAGE, args->transformers, 0, 0,
+                          "--transformers needs the folder of that package");
+    }
     int code = status                            ? complain(arena, status, &err)
-               : args->command == TFR_CMD_WHY    ? run_why(args, rules, arena)
+               : args->command == TFR_CMD_WHY    ? run_why(args, rules, project, arena)
                : args->command == TFR_CMD_RULES  ? run_rules(args, rules, arena)
-               : args->command == TFR_CMD_WARMUP ? run_warmup(args, rules, arena)
-                                                 : run_rewrite(args, rules, arena);
+               : args->command == TFR_CMD_WARMUP ? run_warmup(args, rules, project, arena)
+                                                 : run_rewrite(args, rules, project, arena);
+    tfr_project_free(project);
     tfr_rules_free(rules);
     return code;
 }

@@ -129,6 +129,7 @@ static tfr_value see_through(tfr_builder *b, const tfr_module *module, uint32_t 
                 b->flow->nodes.items[result].ast = c->ast;
             *TFR_PUSH(b->arena, &b->flow->inlines) =
                 (tfr_inline){.call_ast = c->ast,
+                             .module = module,
                              .function = op ? UINT32_MAX : function,
                              .op = op,
                              .first_seq = first_seq,
@@ -500,6 +501,9 @@ static tfr_value global_call(tfr_builder *b, tfr_arg callee, call *c) {
     tfr_name name = tfr_flow_node(b->flow, callee.value)->name;
     tfr_str path = text_of(b, name);
     const tfr_module *module = b->frame->module;
+    uint8_t home = tfr_flow_node(b->flow, callee.value)->home;
+    if (home && home != module->number + 1u) // a helper's argument: a function of another file
+        return unknown_call(b, name, callee, c, TFR_EV_CALL);
     const tfr_binding *binding = tfr_scope_lookup(module->scope, name);
     bool in_table = module == tfr_canon_module(b->flow->module->canon);
     if (binding && binding->kind == TFR_BIND_FUNCTION && !in_table)
@@ -532,6 +536,10 @@ static tfr_value global_call(tfr_builder *b, tfr_arg callee, call *c) {
                   tfr_flow_node(b->flow, c->args[0].value)->type == TFR_T_NUMBER;
     if (number && is_number_path(path))
         return pure_call(b, callee, c, TFR_T_NUMBER);
+    tfr_module *other;
+    binding = tfr_module_import(module, name, &other);
+    if (binding && binding->kind == TFR_BIND_FUNCTION)
+        return function_call(b, other, binding->index, callee, c);
     return unknown_call(b, name, callee, c, TFR_EV_CALL);
 }
 
@@ -566,16 +574,15 @@ static tfr_value method_call(tfr_builder *b, tfr_arg object, tfr_name name, call
 }
 
 static tfr_value self_call(tfr_builder *b, tfr_name name, call *c) {
-    tfr_module *m = b->flow->module;
     const tfr_frame *frame = b->frame;
-    const tfr_function *f = frame->class_index == TFR_NO_CLASS || frame->module != m
-                                ? NULL
-                                : tfr_scope_method(m->scope, frame->class_index, name);
+    tfr_module *owner;
+    const tfr_function *f = tfr_module_method(b->flow->module, frame->class_index, name, &owner);
     tfr_arg self = {frame->self, 0};
-    if (!f || tfr_scope_overridden(m->scope, frame->class_index, name))
+    uint32_t of = frame->class_index;
+    if (!f || tfr_scope_overridden(tfr_module_of_class(b->flow->module, &of)->scope, of, name))
         return unknown_call(b, name, self, c, TFR_EV_CALL);
-    uint32_t function = (uint32_t)(f - m->scope->functions.items);
-    tfr_value v = see_through(b, m, function, frame->self, frame->class_index, c, 0);
+    uint32_t function = (uint32_t)(f - owner->scope->functions.items);
+    tfr_value v = see_through(b, owner, function, frame->self, frame->class_index, c, 0);
     return v ? v : unknown_call(b, name, self, c, TFR_EV_CALL);
 }
 
@@ -597,7 +604,7 @@ static tfr_value called_attribute(tfr_builder *b, uint32_t function, uint32_t ar
     tfr_arg object = tfr_build_operand(b, tfr_tree_field(t, function, TFR_F_OBJECT));
     bool on_self = b->frame->self && tfr_flow_same(b->flow, object.value, b->frame->self);
     uint32_t of = TFR_NO_CLASS;
-    if (on_self && tfr_module_attribute(b->frame->module, b->frame->class_index, name, &of)) {
+    if (on_self && tfr_module_attribute(b->flow->module, b->frame->class_index, name, &of)) {
         tfr_arg callee = tfr_build_operand(b, function);
         read_arguments(b, arguments, c);
         return module_call(b, callee, c);

@@ -52,7 +52,7 @@ typedef enum tfr_module_kind {
     TFR_M_UNKNOWN,
     TFR_M_LINEAR, // exactly torch.nn.Linear
     TFR_M_ACT,    // an activation without in-place effect
-    TFR_M_CLASS,  // a class of this file
+    TFR_M_CLASS,  // a class of this file, or of one that it imports from
     TFR_M_PURE,   // another torch.nn module without effect
     TFR_M_RANDOM, // dropout: reads no memory that others write, but draws random numbers
     TFR_M_PARAM,  // a parameter or buffer
@@ -69,12 +69,13 @@ typedef struct tfr_vnode {
     uint8_t op, type, module; // tfr_op, tfr_type, tfr_module_kind
     bool in_call;             // made while a helper or tfr op was seen through
     bool list;                // of TFR_V_TUPLE: a list display, whose items may be set later
+    uint8_t home; // of TFR_V_GLOBAL: 1 + the number of the file that binds it; 0: the same anywhere
     tfr_name name;
     uint32_t first_arg, arg_count;
     uint32_t number; // value number: equal numbers, equal values when made; see tfr_flow_same_at
     uint32_t ast;    // expression of the outer function that evaluates to it
     uint32_t statement, block, seq;
-    uint32_t class_index; // of TFR_M_CLASS
+    uint32_t class_index; // of TFR_M_CLASS: see tfr_module_of_class
 } tfr_vnode;
 
 typedef enum tfr_version_kind {
@@ -129,11 +130,12 @@ typedef struct tfr_block {
     bool guarded; // the body of a try or with
 } tfr_block;
 
-// A helper of the file that was seen through: calls from..to are its nodes.
+// A helper that was seen through: calls from..to are its nodes.
 typedef struct tfr_inline {
     uint32_t call_ast;
-    uint32_t function; // index in the scope; UINT32_MAX: a tfr op
-    tfr_name op;       // of a tfr op, else 0
+    const struct tfr_module *module; // whose function it is
+    uint32_t function;               // index in its scope; UINT32_MAX: a tfr op
+    tfr_name op;                     // of a tfr op, else 0
     uint32_t first_seq, end_seq;
 } tfr_inline;
 
@@ -185,8 +187,12 @@ typedef struct tfr_module {
     tfr_op_reference (*op_reference)(const struct tfr_ops *ops, tfr_name op, uint32_t positional,
                                      const tfr_name *keywords, const tfr_name *literals,
                                      uint32_t keyword_count);
-    struct tfr_flow **flows; // by function index, filled on demand
-    bool is_rule;            // parameters that are called are modules
+    struct tfr_flow **flows;   // by function index, filled on demand
+    bool is_rule;              // parameters that are called are modules
+    struct tfr_imports *files; // what imports are looked up in (imports.h); NULL: nowhere
+    const char *folder, *path; // absolute; the path of a file that another one imports from
+    uint32_t first_class;      // added to indices of its classes in graphs
+    uint8_t number;            // 0: the file that is rewritten, or one without imports
 } tfr_module;
 
 typedef struct tfr_flow {
@@ -211,8 +217,16 @@ typedef struct tfr_flow {
 
 // The flow of a function, built on the first call and kept.
 tfr_flow *tfr_module_flow(tfr_module *module, uint32_t function);
-// What calling an instance of that class runs; NULL: nothing of this file alone.
-const tfr_function *tfr_module_forward(const tfr_module *module, uint32_t class_index);
+// Classes in graphs have numbers of their own: the module of one, and its index there. NULL: none.
+tfr_module *tfr_module_of_class(tfr_module *module, uint32_t *class_index);
+// What a dotted path of that file is bound to in another one, but for imports; NULL: not known.
+const tfr_binding *tfr_module_import(const tfr_module *module, tfr_name path, tfr_module **found);
+// A method or attribute of a class or its bases, those of other files included. NULL: not found.
+const tfr_function *tfr_module_method(tfr_module *module, uint32_t class_index, tfr_name name,
+                                      tfr_module **owner);
+// What calling an instance of that class runs; false: nothing that is known.
+bool tfr_module_forward(tfr_module *module, uint32_t class_index, tfr_module **owner,
+                        uint32_t *function);
 // Whether calling an instance of that class has no effect.
 bool tfr_module_pure(tfr_module *module, uint32_t class_index);
 
@@ -247,7 +261,7 @@ bool tfr_flow_within(const tfr_flow *flow, uint32_t block, uint32_t outer);
 
 // The dotted path of an expression ("torch.nn.Linear"), by the module's bindings alone; 0: none.
 tfr_name tfr_module_path(const tfr_module *module, tfr_names *names, uint32_t ast);
-tfr_module_kind tfr_module_attribute(const tfr_module *module, uint32_t class_index,
-                                     tfr_name attribute, uint32_t *of_class);
+tfr_module_kind tfr_module_attribute(tfr_module *module, uint32_t class_index, tfr_name attribute,
+                                     uint32_t *of_class);
 
 #endif

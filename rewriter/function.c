@@ -85,7 +85,9 @@ tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *num
     const tfr_function *f = &module->scope->functions.items[function];
     *flow = (tfr_flow){
         .module = module, .function = function, .class_index = f->class_index, .numbers = numbers};
-    tfr_frame frame = {.module = module, .class_index = f->class_index, .function = function};
+    uint32_t first_class = f->class_index == TFR_NO_CLASS ? 0 : module->first_class;
+    tfr_frame frame = {
+        .module = module, .class_index = first_class + f->class_index, .function = function};
     tfr_builder b = {.flow = flow, .arena = module->arena, .frame = &frame, .seq = 1};
     // Index 0 means "none" everywhere.
     (void)TFR_PUSH(module->arena, &flow->nodes);

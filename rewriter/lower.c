@@ -12,6 +12,10 @@ static tfr_name intern(tfr_builder *b, uint32_t node) {
     return tfr_names_add(b->flow->module->names, tfr_tree_text(tree_of(b), node));
 }
 
+static tfr_str text_of(const tfr_builder *b, tfr_name name) {
+    return tfr_names_text(b->flow->module->names, name);
+}
+
 // ---- nodes ----------------------------------------------------------------------------------
 
 static bool epoch_matters(tfr_op op) { return op == TFR_V_ATTR || op == TFR_V_MODULE; }
@@ -229,6 +233,9 @@ void tfr_build_capture(tfr_builder *b, uint32_t ast) {
     }
 }
 
+// Sets the names of a file that is imported from apart from those of the file itself.
+static uint32_t salt_of(uint32_t home) { return home > 1 ? home << 8 : 0; }
+
 static tfr_value build_identifier(tfr_builder *b, uint32_t ast, uint32_t *outer_ast) {
     tfr_name name = intern(b, ast);
     uint32_t version = tfr_build_lookup(b, name);
@@ -243,7 +250,12 @@ static tfr_value build_identifier(tfr_builder *b, uint32_t ast, uint32_t *outer_
     }
     const tfr_binding *binding = tfr_scope_lookup(b->frame->module->scope, name);
     tfr_name path = binding && binding->kind == TFR_BIND_IMPORT ? binding->path : name;
-    return add_node(b, TFR_V_GLOBAL, path, NULL, 0, ast, binding ? binding->kind + 1u : 0);
+    bool anywhere = !binding || (path != name && text_of(b, path).data[0] != '.');
+    uint32_t home = anywhere ? 0 : b->frame->module->number + 1u;
+    uint32_t kind = binding ? binding->kind + 1u : 0;
+    tfr_value v = add_node(b, TFR_V_GLOBAL, path, NULL, 0, ast, kind + salt_of(home));
+    b->flow->nodes.items[v].home = (uint8_t)home;
+    return v;
 }
 
 // ---- attributes and items -------------------------------------------------------------------
@@ -259,10 +271,8 @@ static tfr_type attribute_type(const tfr_builder *b, tfr_name name) {
 
 // self.x may run a method: a property of the class, as far as this file shows.
 static bool is_property(const tfr_builder *b, tfr_name name) {
-    const tfr_module *m = b->frame->module;
-    if (b->frame->class_index == TFR_NO_CLASS)
-        return false;
-    const tfr_function *f = tfr_scope_method(m->scope, b->frame->class_index, name);
+    tfr_module *owner;
+    const tfr_function *f = tfr_module_method(b->flow->module, b->frame->class_index, name, &owner);
     return f && f->decorated && !f->is_static;
 }
 
@@ -290,7 +300,9 @@ static tfr_value build_attribute(tfr_builder *b, uint32_t ast) {
         tfr_str path = tfr_str_format(b->arena, "%.*s.%.*s", (int)left.len, left.data,
                                       (int)right.len, right.data);
         tfr_name full = tfr_names_add(b->flow->module->names, same_dtype(path));
-        tfr_value v = add_node(b, TFR_V_GLOBAL, full, NULL, 0, ast, 0);
+        uint8_t home = n->home;
+        tfr_value v = add_node(b, TFR_V_GLOBAL, full, NULL, 0, ast, salt_of(home));
+        b->flow->nodes.items[v].home = home;
         return v;
     }
     bool on_self = b->frame->self && tfr_flow_same(b->flow, object.value, b->frame->self);
@@ -306,7 +318,7 @@ static tfr_value build_attribute(tfr_builder *b, uint32_t ast) {
     tfr_vnode *made = &b->flow->nodes.items[v];
     made->type = (uint8_t)type;
     if (on_self) {
-        made->module = (uint8_t)tfr_module_attribute(b->frame->module, b->frame->class_index, name,
+        made->module = (uint8_t)tfr_module_attribute(b->flow->module, b->frame->class_index, name,
                                                      &made->class_index);
         if (made->module == TFR_M_PARAM)
             made->type = TFR_T_TENSOR;

@@ -50,6 +50,12 @@ static bool has_inplace(const tfr_tree *t, uint32_t arguments) {
     return false;
 }
 
+static uint32_t class_of_path(const tfr_module *module, tfr_name path) {
+    tfr_module *other;
+    const tfr_binding *b = tfr_module_import(module, path, &other);
+    return b && b->kind == TFR_BIND_CLASS ? other->first_class + b->index : TFR_NO_CLASS;
+}
+
 static tfr_module_kind kind_of_value(const tfr_module *module, uint32_t ast, uint32_t *of_class) {
     const tfr_tree *t = module->scope->tree;
     ast = tfr_tree_unparen(t, ast);
@@ -61,12 +67,17 @@ static tfr_module_kind kind_of_value(const tfr_module *module, uint32_t ast, uin
         if (!path)
             return TFR_M_UNKNOWN;
         *of_class = tfr_scope_class(module->scope, path);
-        if (*of_class != TFR_NO_CLASS)
+        if (*of_class != TFR_NO_CLASS) {
+            *of_class += module->first_class;
             return TFR_M_CLASS;
+        }
         if (tfr_ends_with(tfr_names_text(module->names, path), "activations.get_activation"))
             return TFR_M_ACT;
         tfr_module_kind kind = kind_of_path(module, path);
-        return kind == TFR_M_ACT && has_inplace(t, arguments) ? TFR_M_UNKNOWN : kind;
+        if (kind != TFR_M_UNKNOWN)
+            return kind == TFR_M_ACT && has_inplace(t, arguments) ? TFR_M_UNKNOWN : kind;
+        *of_class = class_of_path(module, path);
+        return *of_class == TFR_NO_CLASS ? TFR_M_UNKNOWN : TFR_M_CLASS;
     }
     case TFR_N_SUBSCRIPT: {
         tfr_name path = tfr_module_path(module, module->names, tfr_tree_field(t, ast, TFR_F_VALUE));
@@ -124,14 +135,99 @@ static const tfr_attribute *own_attribute(const tfr_class *cls, tfr_name name) {
     return NULL;
 }
 
-tfr_module_kind tfr_module_attribute(const tfr_module *module, uint32_t class_index,
-                                     tfr_name attribute, uint32_t *of_class) {
+// ---- classes with their bases -----------------------------------------------------------------
+
+// Depth-first over bases, left to right: Python's own order for the plain hierarchies of modeling
+// files. A base's file is not opened before everything ahead of it has been looked at.
+#define MAX_BASE_STEPS 32
+
+typedef struct base_walk {
+    struct {
+        tfr_module *module;
+        uint32_t index;
+    } stack[MAX_BASE_STEPS];
+    uint32_t depth, steps;
+    tfr_module *module; // the class that it stands at
+    uint32_t index;
+} base_walk;
+
+static void push_base(base_walk *w, tfr_name base) {
+    tfr_module *module = w->module;
+    uint32_t index = tfr_scope_class(module->scope, base);
+    if (index == TFR_NO_CLASS && module->files) {
+        tfr_str text = tfr_names_text(module->names, base);
+        const char *dot = text.len ? memchr(text.data, '.', text.len) : NULL;
+        size_t n = dot ? (size_t)(dot - text.data) : text.len;
+        const tfr_binding *b =
+            tfr_scope_lookup(module->scope, tfr_names_find(module->names, (tfr_str){text.data, n}));
+        if (!b || b->kind != TFR_BIND_IMPORT)
+            return;
+        tfr_str path = tfr_names_text(module->names, b->path);
+        if (dot)
+            path = tfr_str_format(module->names->arena, "%.*s%.*s", (int)path.len, path.data,
+                                  (int)(text.len - n), dot);
+        b = tfr_module_import(module, tfr_names_add(module->names, path), &module);
+        index = b && b->kind == TFR_BIND_CLASS ? b->index : TFR_NO_CLASS;
+    }
+    if (index == TFR_NO_CLASS || w->depth == MAX_BASE_STEPS)
+        return;
+    w->stack[w->depth].module = module;
+    w->stack[w->depth++].index = index;
+}
+
+// The class itself first. NULL: there are no more.
+static const tfr_class *next_base(base_walk *w) {
+    if (w->steps) {
+        const tfr_class *cls = &w->module->scope->classes.items[w->index];
+        for (uint32_t b = cls->bases.count; b-- > 0;)
+            if (cls->bases.items[b])
+                push_base(w, cls->bases.items[b]);
+    }
+    if (!w->depth || w->steps++ == MAX_BASE_STEPS)
+        return NULL;
+    w->depth--;
+    w->module = w->stack[w->depth].module, w->index = w->stack[w->depth].index;
+    return &w->module->scope->classes.items[w->index];
+}
+
+static base_walk walk_from(tfr_module *module, uint32_t class_index) {
+    base_walk w = {0};
+    module = class_index == TFR_NO_CLASS ? NULL : tfr_module_of_class(module, &class_index);
+    if (module) {
+        w.depth = 1;
+        w.stack[0].module = module, w.stack[0].index = class_index;
+    }
+    return w;
+}
+
+const tfr_function *tfr_module_method(tfr_module *module, uint32_t class_index, tfr_name name,
+                                      tfr_module **owner) {
+    base_walk w = walk_from(module, class_index);
+    for (const tfr_class *cls = next_base(&w); cls; cls = next_base(&w)) {
+        for (uint32_t i = cls->function_count; i-- > 0;) { // the last definition of a name wins
+            const tfr_function *f = &w.module->scope->functions.items[cls->first_function + i];
+            if (f->name != name)
+                continue;
+            *owner = w.module;
+            return f;
+        }
+    }
+    return NULL;
+}
+
+tfr_module_kind tfr_module_attribute(tfr_module *module, uint32_t class_index, tfr_name attribute,
+                                     uint32_t *of_class) {
     *of_class = TFR_NO_CLASS;
+    base_walk w = walk_from(module, class_index);
+    const tfr_attribute *a = NULL;
+    for (const tfr_class *cls = next_base(&w); cls && !a; cls = a ? cls : next_base(&w))
+        a = own_attribute(cls, attribute);
+    tfr_module_kind kind = a ? kind_of_attribute(w.module, a, of_class) : TFR_M_UNKNOWN;
+    if (kind == TFR_M_UNKNOWN)
+        return kind;
+    module = tfr_module_of_class(module, &class_index);
     const tfr_scope *s = module->scope;
-    const tfr_attribute *a =
-        class_index == TFR_NO_CLASS ? NULL : tfr_scope_attribute(s, class_index, attribute);
-    tfr_module_kind kind = a ? kind_of_attribute(module, a, of_class) : TFR_M_UNKNOWN;
-    bool derived_from = kind != TFR_M_UNKNOWN && s->classes.items[class_index].derived_from;
+    bool derived_from = s->classes.items[class_index].derived_from;
     for (uint32_t c = 0; c < s->classes.count && kind != TFR_M_UNKNOWN && derived_from; c++) {
         // A class derived from this one may put another module there, and runs this method too.
         const tfr_class *cls = &s->classes.items[c];
@@ -154,24 +250,39 @@ tfr_flow *tfr_module_flow(tfr_module *module, uint32_t function) {
     return module->flows[function];
 }
 
-const tfr_function *tfr_module_forward(const tfr_module *module, uint32_t class_index) {
-    const tfr_scope *s = module->scope;
-    const tfr_function *f = tfr_scope_method(s, class_index, module->words->forward);
-    bool direct = f && !f->decorated && !tfr_scope_method(s, class_index, module->words->call);
-    return direct ? f : NULL;
+// A class that takes its forward from another file, and has methods or attributes of its own, may
+// run something else in it: the graph of forward was made there.
+static bool inherits_all(tfr_module *module, uint32_t class_index, const tfr_module *owner) {
+    base_walk w = walk_from(module, class_index);
+    for (const tfr_class *cls = next_base(&w); cls && w.module != owner; cls = next_base(&w))
+        if (cls->function_count)
+            return false;
+    return true;
+}
+
+bool tfr_module_forward(tfr_module *module, uint32_t class_index, tfr_module **owner,
+                        uint32_t *function) {
+    const tfr_words *w = module->words;
+    const tfr_function *f = tfr_module_method(module, class_index, w->forward, owner);
+    tfr_module *other;
+    if (!f || f->decorated || tfr_module_method(module, class_index, w->call, &other) ||
+        !inherits_all(module, class_index, *owner))
+        return false;
+    *function = (uint32_t)(f - (*owner)->scope->functions.items);
+    return true;
 }
 
 bool tfr_module_pure(tfr_module *module, uint32_t class_index) {
-    uint8_t *state = &module->purity[class_index];
+    uint32_t index = class_index, function;
+    tfr_module *home = tfr_module_of_class(module, &index), *owner;
+    uint8_t *state = &home->purity[index];
     if (*state == TFR_PURITY_ASKING)
         return false; // a class that calls itself
     if (*state == TFR_PURITY_UNASKED) {
         *state = TFR_PURITY_ASKING;
-        const tfr_function *forward = tfr_module_forward(module, class_index);
-        bool pure = forward != NULL;
+        bool pure = tfr_module_forward(module, class_index, &owner, &function);
         if (pure) {
-            uint32_t index = (uint32_t)(forward - module->scope->functions.items);
-            const tfr_flow *flow = tfr_module_flow(module, index);
+            const tfr_flow *flow = tfr_module_flow(owner, function);
             pure = !flow->unfit && !flow->is_generator;
             for (uint32_t i = 0; i < flow->events.count; i++)
                 pure &= flow->events.items[i].kind == TFR_EV_RETURN ||

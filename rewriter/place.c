@@ -222,9 +222,12 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
             all_in_op = false;
         if (!in || in->op || in == home)
             continue;
-        const tfr_function *f = &flow->module->scope->functions.items[in->function];
+        const tfr_function *f = &in->module->scope->functions.items[in->function];
         bool is_function = f->class_index == TFR_NO_CLASS;
-        if (is_function && m->rule->inner.len && stands_for_helper(flow, m, in, m->rule->inner))
+        if (in->module != flow->module)
+            refuse(p, in->call_ast, "a part of it is inside code of another file");
+        else if (is_function && m->rule->inner.len &&
+                 stands_for_helper(flow, m, in, m->rule->inner))
             guard_inner(p, in);
         else if (is_function)
             refuse(p, in->call_ast,
@@ -238,7 +241,9 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
     }
     if (all_in_op)
         p->reason = ""; // the op's own call
-    if (home && !home->op) {
+    if (home && !home->op && home->module != flow->module)
+        refuse(p, home->call_ast, "it is made by code of another file: it is fused there");
+    else if (home && !home->op) {
         const tfr_function *f = &flow->module->scope->functions.items[home->function];
         if (f->class_index == TFR_NO_CLASS)
             p->via = home->function;

@@ -106,6 +106,12 @@ tfr_report tfr_report_copy(const tfr_report *report, tfr_arena *arena) {
         r.rule = copy_str(r.rule, arena);
         copy.refused.items[i] = r;
     }
+    copy.reads.cap = report->reads.count;
+    copy.reads.items = TFR_NEW_ARRAY(arena, tfr_file_read, report->reads.count);
+    for (size_t i = 0; i < report->reads.count; i++) {
+        copy.reads.items[i].path = copy_str(report->reads.items[i].path, arena);
+        copy.reads.items[i].fault = copy_str(report->reads.items[i].fault, arena);
+    }
     if (report->error) {
         tfr_error *error = TFR_NEW(arena, tfr_error);
         *error = *report->error;
@@ -260,6 +266,21 @@ static void print_refused(tfr_buf *out, const tfr_report *report, bool color) {
     }
 }
 
+// What an import led to and could not be read: blocks that need it are left alone.
+static void print_unread(tfr_buf *out, const tfr_report *report) {
+    for (size_t i = 0; i < report->reads.count; i++) {
+        const tfr_file_read *file = &report->reads.items[i];
+        if (!file->fault.len) {
+            continue;
+        }
+        tfr_buf_add_str(out, TFR_STR("not read: "));
+        add_safe(out, file->path);
+        tfr_buf_add_str(out, TFR_STR(": "));
+        add_safe(out, file->fault);
+        tfr_buf_add(out, "\n", 1);
+    }
+}
+
 static void print_file(tfr_buf *out, const tfr_report *report, bool color) {
     size_t fused = fused_total(report);
     size_t refused = report->refused.count;
@@ -285,6 +306,7 @@ static void print_file(tfr_buf *out, const tfr_report *report, bool color) {
     tfr_buf_add(out, "\n", 1);
     print_fused(out, report, color);
     print_refused(out, report, color);
+    print_unread(out, report);
 }
 
 // --- several files, for people ---
@@ -576,6 +598,14 @@ static void json_file(tfr_buf *out, const tfr_report *report) {
         json_field(out, "rule", r->rule);
         tfr_buf_format(out, "\"block_line\": %" PRIu32 ", \"block_end_line\": %" PRIu32 "}",
                        r->block_line, r->block_end_line);
+    }
+    tfr_buf_add_str(out, TFR_STR("],\n     \"reads\": ["));
+    for (size_t i = 0; i < report->reads.count; i++) {
+        tfr_buf_add_str(out, i ? TFR_STR(", {") : TFR_STR("{"));
+        json_field(out, "path", report->reads.items[i].path);
+        tfr_buf_add_str(out, TFR_STR("\"fault\": "));
+        tfr_report_json_string(out, report->reads.items[i].fault);
+        tfr_buf_add(out, "}", 1);
     }
     tfr_buf_add(out, "]", 1);
     if (report->error) {

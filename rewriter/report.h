@@ -21,6 +21,12 @@ typedef struct tfr_refused {
     uint32_t block_line, block_end_line; // the candidate block itself
 } tfr_refused;
 
+// A file that an import led to.
+typedef struct tfr_file_read {
+    tfr_str path;
+    tfr_str fault; // why it was not read; "": it was
+} tfr_file_read;
+
 typedef struct tfr_report {
     const char *path;
     bool changed;
@@ -32,6 +38,10 @@ typedef struct tfr_report {
         tfr_refused *items;
         size_t count, cap;
     } refused;
+    struct {
+        tfr_file_read *items;
+        size_t count, cap;
+    } reads;
     const tfr_error *error; // why the whole file was not read or rewritten; NULL: it was
     tfr_status status;      // of that error
     tfr_str note;           // a sentence that explains why nothing was fused, or ""

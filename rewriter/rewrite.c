@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "rewriter/check.h"
+#include "rewriter/imports.h"
 #include "rewriter/rules.h"
 
 typedef struct span {
@@ -19,6 +20,7 @@ typedef struct rewriter {
     tfr_tree tree;
     tfr_scope scope;
     tfr_module module;
+    tfr_imports *imports;
     tfr_report *report;
     tfr_numbers places; // of what was refused, so that it is said once
     tfr_str alias;
@@ -622,6 +624,7 @@ static void module_init(rewriter *r, tfr_module *m, const tfr_scope *scope) {
                       .op_reference = tfr_rules_reference};
     m->purity = TFR_NEW_ARRAY(r->arena, uint8_t, scope->classes.count + 1);
     m->flows = TFR_NEW_ARRAY(r->arena, tfr_flow *, scope->functions.count + 1);
+    tfr_imports_attach(r->imports, m);
 }
 
 static tfr_status parse_again(rewriter *r, tfr_tree *out, const tfr_source *source,
@@ -654,7 +657,8 @@ static uint32_t first_wrong(rewriter *r, const tfr_tree *tree, const char **why)
     tfr_scope_build(scope, tree, &r->names, r->arena);
     module_init(r, module, scope);
     *why = "the file has other functions";
-    if (scope->functions.count != r->scope.functions.count)
+    if (scope->functions.count != r->scope.functions.count ||
+        scope->classes.count != r->scope.classes.count)
         return r->changed_count - 1;
     for (uint32_t i = 0; i < r->changed_count; i++) {
         tfr_flow *flow =
@@ -745,6 +749,7 @@ tfr_status tfr_rewrite(tfr_result *out, const tfr_source *src, const tfr_options
         return status;
     tfr_names_init(&r->names, &options->rules->names, arena);
     tfr_scope_build(&r->scope, &r->tree, &r->names, arena);
+    r->imports = tfr_imports_new(options->project, src->path, r->report, arena);
     module_init(r, &r->module, &r->scope);
     r->untouched = TFR_NEW_ARRAY(arena, bool, r->scope.functions.count + 1);
     r->guarded = TFR_NEW_ARRAY(arena, uint32_t, r->scope.functions.count + 1);

@@ -29,6 +29,7 @@ typedef struct tfr_options {
     size_t only_count;
     const tfr_str *skip;
     size_t skip_count;
+    struct tfr_project *project; // where imports are looked up (imports.h); NULL: nowhere
 } tfr_options;
 
 typedef struct tfr_result {

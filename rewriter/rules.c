@@ -485,10 +485,11 @@ tfr_op_reference tfr_rules_reference(const struct tfr_ops *ops, tfr_name op, uin
 
 bool tfr_rules_is_norm(const struct tfr_ops *ops, tfr_module *module, uint32_t class_index) {
     const tfr_rules *rules = (const tfr_rules *)ops;
-    const tfr_function *forward = tfr_module_forward(module, class_index);
-    if (!forward)
+    tfr_module *owner;
+    uint32_t forward;
+    if (!tfr_module_forward(module, class_index, &owner, &forward))
         return false;
-    tfr_flow *flow = tfr_module_flow(module, (uint32_t)(forward - module->scope->functions.items));
+    tfr_flow *flow = tfr_module_flow(owner, forward);
     if (flow->unfit || !flow->result)
         return false;
     // The first parameter after self.

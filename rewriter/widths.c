@@ -259,11 +259,12 @@ bool tfr_norm_of(tfr_norm *out, tfr_facts *f, const tfr_rules *rules, const tfr_
     const tfr_instance *made = tfr_fact_made(f, module);
     if (!made)
         return false;
-    const tfr_function *forward = tfr_module_forward(f->module, made->class_index);
-    if (!forward || !tfr_rules_is_norm(f->module->ops, f->module, made->class_index))
+    tfr_module *owner;
+    uint32_t forward;
+    if (!tfr_module_forward(f->module, made->class_index, &owner, &forward) ||
+        !tfr_rules_is_norm(f->module->ops, f->module, made->class_index))
         return false;
-    tfr_flow *flow =
-        tfr_module_flow(f->module, (uint32_t)(forward - f->module->scope->functions.items));
+    tfr_flow *flow = tfr_module_flow(owner, forward);
     for (uint32_t i = 0; i < rules->rules.count; i++) {
         const tfr_rule *r = rules->rules.items[i];
         tfr_match match;

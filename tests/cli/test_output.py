@@ -148,7 +148,7 @@ def test_json_schema(example):
     document = json.loads(done.stdout)
     assert set(document) == {"version", "files"} and document["version"] == 1
     (file,) = document["files"]
-    assert set(file) == {"path", "changed", "fused", "refused"}
+    assert set(file) == {"path", "changed", "fused", "refused", "reads"}
     assert file["path"] == str(example) and file["changed"] is True
     place = ["op", "class", "function"]
     for entry in file["fused"]:
@@ -261,7 +261,7 @@ def test_usage_errors(arguments, words, tmp_path):
 def test_help_and_version():
     done = run("--help")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert len(lines(done.stdout)) <= 32 and max(map(len, lines(done.stdout))) <= 100
+    assert len(lines(done.stdout)) <= 33 and max(map(len, lines(done.stdout))) <= 100
     assert run("-h").stdout == done.stdout
     done = run("--version")
     assert done.returncode == 0
