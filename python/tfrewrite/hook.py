@@ -23,6 +23,7 @@ import linecache
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,7 +77,8 @@ def disabled() -> bool:
 def wanted(name: str) -> bool:
     """Modeling modules of Transformers' models and of Hub code, no TensorFlow or Flax ones.
 
-    models.auto holds tables, and is imported with Transformers itself: it is never in time.
+    models.auto holds tables, and is imported with Transformers itself: it is never in time. Hub
+    code has layers in files of any name: see `beside`.
     """
     package, _, leaf = name.rpartition(".")
     if not leaf.startswith("modeling_") or leaf.startswith(("modeling_tf_", "modeling_flax_")):
@@ -84,6 +86,11 @@ def wanted(name: str) -> bool:
     if package.startswith("transformers.models."):
         return package != "transformers.models.auto"
     return package.split(".")[0] == _HUB
+
+
+def beside(name: str) -> bool:
+    """Other modules of Hub code: they are rewritten if they have to do with torch."""
+    return name.startswith(_HUB + ".") and not wanted(name)
 
 
 # ------------------------------------------------------------------ one module
@@ -101,6 +108,8 @@ class RewritingLoader(importlib.machinery.SourceFileLoader):
             source = self.get_data(self.path)
         except OSError:
             return super().get_code(fullname)  # says so itself
+        if beside(self.name) and b"torch" not in source:
+            return super().get_code(fullname)
         try:
             code = self._rewritten_code(source)
         except Exception as error:  # a fault of ours must not become one of the program
@@ -142,16 +151,15 @@ def obtain(source: bytes, path: str, tail: str, options: Options) -> tuple[Resul
 
     The file is None when there is nothing to rewrite, or when the cache cannot be used.
     """
-    key = store.digest(
-        {
-            "source": store.sha256(source),
-            "program": program.identity(),
-            "options": options.identity(),
-            "tail": tail,
-        }
-    )
+    folder, since = os.path.dirname(os.path.abspath(path)), time.time()
+    fields = {
+        "source": store.sha256(source),
+        "program": program.identity(),
+        "options": options.identity(),
+        "tail": tail,
+    }
     try:
-        known = store.load(key, tail)
+        known = store.find(fields, tail, folder)
         if known is not None:
             result, kept = known
             if result.changed:
@@ -163,11 +171,11 @@ def obtain(source: bytes, path: str, tail: str, options: Options) -> tuple[Resul
     if result.changed:
         program.check(result.data, path)
     try:
-        kept = store.save(key, tail, result)
+        kept = store.keep(fields, tail, folder, result, since)
     except store.CacheError as error:
         warn(f"source cache: {error}; rewritten modules are kept in memory")
         return result, None
-    return result, str(kept) if result.changed else None
+    return result, str(kept) if result.changed and kept else None
 
 
 def _check_ops(result: Result) -> None:
@@ -204,7 +212,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _HUB_LOADER and not wanted(fullname):
+        if fullname != _HUB_LOADER and not wanted(fullname) and not beside(fullname):
             return None
         spec = self._next(fullname, path, target)
         if spec is None or spec.loader is None:
@@ -232,7 +240,7 @@ class Finder(importlib.abc.MetaPathFinder):
         loader = spec.loader
         if type(loader) is importlib.machinery.SourceFileLoader:
             spec.loader = RewritingLoader(loader.name, loader.path, self.options, self.dry_run)
-        else:
+        elif wanted(spec.name):
             kind = type(loader)
             reason = f"{spec.name} is loaded by {kind.__module__}.{kind.__qualname__}"
             _keep(ModuleResult(spec.name, "failed", reason))
@@ -275,7 +283,7 @@ def _spec_from_file_location(
 ) -> importlib.machinery.ModuleSpec | None:
     spec = importlib.util.spec_from_file_location(name, *args, **kwargs)
     finder = _finder
-    if finder is not None and spec is not None and wanted(name):
+    if finder is not None and spec is not None and (wanted(name) or beside(name)):
         finder.adopt(spec)
     return spec
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -88,14 +89,15 @@ def _names(value: str | Iterable[str] | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Result:
-    """One rewritten source: its bytes, and what was fused and refused (the entries of the --json
-    report).
+    """One rewritten source: its bytes, what was fused and refused (the entries of the --json
+    report), and which other files it depends on.
     """
 
     data: bytes
     changed: bool
     fused: list[dict[str, Any]] = field(default_factory=list)
     refused: list[dict[str, Any]] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)  # files that imports led to, absolute
 
     @property
     def text(self) -> str:
@@ -147,7 +149,7 @@ def run(source: bytes, path: str | None, options: Options) -> Result:
         given, out = path or os.path.join(folder, "modeling.py"), os.path.join(folder, "out.py")
         if path is None:
             Path(given).write_bytes(source)
-        command = [program, "--json", *options.arguments(), "-o", out, given]
+        command = [program, "--json", *options.arguments(), *_package(path), "-o", out, given]
         name = path or "<source>"
         try:
             done = subprocess.run(
@@ -163,12 +165,26 @@ def run(source: bytes, path: str | None, options: Options) -> Result:
             (report,) = json.loads(done.stdout)["files"]
             changed = bool(report["changed"])
             data = Path(out).read_bytes() if changed else source
-            result = Result(data, changed, list(report["fused"]), list(report["refused"]))
+            reads = [file["path"] for file in report.get("reads", ())]
+            result = Result(data, changed, list(report["fused"]), list(report["refused"]), reads)
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise RewriteError(f"{name}: no usable report from {program}: {error!r}") from error
     if path is not None and Path(path).read_bytes() != source:
         raise RewriteError(f"{name}: the file changed while it was being rewritten")
     return result
+
+
+def _package(path: str | None) -> list[str]:
+    """Where code outside Transformers finds what it imports from there."""
+    try:
+        spec = importlib.util.find_spec("transformers")  # imports nothing
+    except (ImportError, ValueError):
+        spec = None
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if path is None or not folders or not os.path.isdir(folders[0]):
+        return []
+    inside = os.path.abspath(path).startswith(os.path.abspath(folders[0]) + os.sep)
+    return [] if inside else ["--transformers", folders[0]]
 
 
 def _failure(name: str, given: str, done: subprocess.CompletedProcess[bytes]) -> str:

@@ -1,8 +1,9 @@
 """Where rewritten sources are kept: <cache>/src/<digest>/<tail of the module>, beside a file that
 says what they are.
 
-The digest is over the source, the program, the rules and the options, so an entry is complete by
-its name alone. An entry is a directory that appears by one rename: readers see all of it or
+The digest is over the source, the program, the rules, the options and the other files that were
+read for it, so an entry is complete by its name alone. Which files those are is known after a first
+run: an entry under the digest without them says so, and has no code (`find`, `keep`). An entry is a directory that appears by one rename: readers see all of it or
 nothing. What is read back is checked, since it is code that will run; a directory that another user
 could write to is not used. Every fault here is a CacheError, and the caller goes on without the
 cache.
@@ -18,12 +19,13 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tfrewrite.program import Result
 
-FORMAT = 1
+FORMAT = 2
 _ENTRY = "entry.json"
 
 
@@ -87,7 +89,9 @@ def load(key: str, tail: str) -> tuple[Result, Path] | None:
         data = _read(entry / tail) if meta["changed"] else b""
         if meta["key"] != key or meta["sha256"] != sha256(data):
             raise ValueError("its checksum differs")
-        return Result(data, meta["changed"], meta["fused"], meta["refused"]), entry / tail
+        reads = [str(path) for path in meta["reads"]]
+        result = Result(data, meta["changed"], meta["fused"], meta["refused"], reads)
+        return result, entry / tail
     except FileNotFoundError:
         if not entry.is_dir():
             return None
@@ -131,6 +135,7 @@ def save(key: str, tail: str, result: Result) -> Path:
             "changed": result.changed,
             "fused": result.fused,
             "refused": result.refused,
+            "reads": result.reads,
         }
         if result.changed:
             os.makedirs((made / tail).parent, mode=0o700)
@@ -146,6 +151,48 @@ def save(key: str, tail: str, result: Result) -> Path:
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return folder / key / tail
+
+
+# ------------------------------------------------------------------ with the files that were read
+def _with_reads(fields: Mapping[str, Any], folder: str, reads: list[str]) -> str:
+    """The digest with the content of other files, which are named as seen from `folder`."""
+    content = []
+    for name in reads:
+        try:
+            content.append([name, sha256((Path(folder) / name).read_bytes())])
+        except OSError:  # missing: it was so then, or the result is another one
+            content.append([name, None])
+    return digest({**fields, "reads": content})
+
+
+def find(fields: Mapping[str, Any], tail: str, folder: str) -> tuple[Result, Path] | None:
+    """The result for a source in `folder`, if it and every file read for it are as they were."""
+    known = load(digest(fields), tail)
+    if known is None or not known[0].reads:
+        return known
+    return load(_with_reads(fields, folder, known[0].reads), tail)
+
+
+def keep(
+    fields: Mapping[str, Any], tail: str, folder: str, result: Result, since: float
+) -> Path | None:
+    """Stores a result that was made after the time `since`. None: a file read for it has changed
+    meanwhile, so that nobody knows which content it stands for.
+    """
+    first = digest(fields)
+    if not result.reads:
+        return save(first, tail, result)
+    reads = [os.path.relpath(path, folder) for path in result.reads]
+    key = _with_reads(fields, folder, reads)
+    for path in result.reads:
+        if os.path.exists(path) and os.stat(path).st_mtime > since - 0.05:  # a coarse clock
+            return None
+    known = load(first, tail)
+    if known is None or known[0].reads != reads:
+        if known is not None:
+            _put_aside(_folder() / first)
+        save(first, tail, Result(b"", False, reads=reads))
+    return save(key, tail, replace(result, reads=reads))
 
 
 def _write(path: Path, data: bytes) -> None:

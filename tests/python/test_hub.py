@@ -111,22 +111,27 @@ def test_changed_code_is_rewritten_anew(script):
     """)
 
 
-def test_modules_that_hub_code_imports(script, hub_code):
-    """They come through sys.meta_path, not through the Hub loader."""
+@pytest.mark.parametrize("name", ["modeling_parts", "layers"])
+def test_modules_that_hub_code_imports(script, hub_code, name):
+    """They come through sys.meta_path, not through the Hub loader, and may have any name."""
     text = hub_code.read_text()
     a, b = text.index("class DemoMLP"), text.index("class DemoPreTrainedModel")
-    (hub_code.parent / "modeling_parts.py").write_text(
+    (hub_code.parent / f"{name}.py").write_text(
         "import torch\nfrom torch import nn\n\n\n" + text[a:b]
     )
-    hub_code.write_text(text[:a] + "from .modeling_parts import DemoMLP\n\n\n" + text[b:])
-    script("""
+    hub_code.write_text(text[:a] + f"from .{name} import DemoMLP\n\n\n" + text[b:])
+    script(
+        """
         tfrewrite.enable()
         model = load(CODE)
         part = type(model.layers[0])
-        assert part.__module__.endswith(".modeling_parts")
+        assert part.__module__.endswith(".NAME")
         assert "tfr" in vars(sys.modules[part.__module__])
+        assert set(hook.results) >= {part.__module__, type(model).__module__}
+        assert not any("configuration" in name for name in hook.results), hook.results
         run(model)
-    """)
+    """.replace("NAME", name)
+    )
 
 
 def test_same_result_as_without_the_hook(script):
