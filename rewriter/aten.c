@@ -63,9 +63,9 @@ static tfr_aten_parameter read_parameter(tfr_str text) {
     static const struct {
         const char *name;
         tfr_aten_type type;
-    } types[] = {{"Tensor", TFR_AT_TENSOR},    {"int", TFR_AT_INT},  {"SymInt", TFR_AT_INT},
-                 {"bool", TFR_AT_BOOL},        {"str", TFR_AT_TEXT}, {"Scalar", TFR_AT_SCALAR},
-                 {"ScalarType", TFR_AT_DTYPE}, {"", TFR_AT_OTHER}};
+    } types[] = {{"Tensor", TFR_AT_TENSOR}, {"int", TFR_AT_INT},          {"SymInt", TFR_AT_INT},
+                 {"float", TFR_AT_FLOAT},   {"bool", TFR_AT_BOOL},        {"str", TFR_AT_TEXT},
+                 {"Scalar", TFR_AT_SCALAR}, {"ScalarType", TFR_AT_DTYPE}, {"", TFR_AT_OTHER}};
     const char *space = memchr(text.data, ' ', text.len);
     size_t type = (size_t)(space - text.data), base = strcspn(text.data, "([? ");
     const char *equals = memchr(text.data, '=', text.len);
@@ -171,6 +171,7 @@ static bool fits(const lowering *l, const tfr_aten_parameter *p, tfr_aten_value 
         return value.kind == TFR_AV_DTYPE || is_step_of(l, value, false);
     case TFR_AT_TEXT:
         return value.kind == TFR_AV_TEXT;
+    case TFR_AT_FLOAT:
     case TFR_AT_SCALAR:
         return is_number(value);
     case TFR_AT_OTHER:
@@ -292,6 +293,17 @@ static tfr_aten_value lower_global(lowering *l, tfr_value v) {
     return fail(l, "the name", path);
 }
 
+// Of the numbers with a LayerNorm its eps comes first, then the size of what it normalises.
+static tfr_aten_value lower_layer_norm(lowering *l, tfr_aten_value x, const binding *b) {
+    tfr_aten_value size = {.kind = TFR_AV_ARGUMENT, .index = b->number + 1};
+    tfr_aten_value args[5] = {x,
+                              {.kind = TFR_AV_LIST, .index = keep(l, &size, 1), .count = 1},
+                              {.kind = TFR_AV_TENSOR, .index = b->tensor},
+                              {.kind = TFR_AV_TENSOR, .index = b->tensor + 1},
+                              {.kind = TFR_AV_ARGUMENT, .index = b->number}};
+    return call_of_values(l, "layer_norm", args, 5);
+}
+
 static tfr_aten_value lower_module(lowering *l, tfr_value v) {
     const tfr_vnode *n = node(l, v);
     const binding *b = find_binding(l, operand(l, v, 0));
@@ -305,6 +317,8 @@ static tfr_aten_value lower_module(lowering *l, tfr_value v) {
     case TFR_P_LINEAR:
         args[2] = (tfr_aten_value){.kind = TFR_AV_TENSOR, .index = b->tensor + 1};
         return call_of_values(l, "linear", args, 3);
+    case TFR_P_LAYER_NORM:
+        return lower_layer_norm(l, args[0], b);
     case TFR_P_NORM:
         args[2] = (tfr_aten_value){.kind = TFR_AV_ARGUMENT, .index = b->number};
         return add_step(l, TFR_AS_NORM, NULL, args, 3);
@@ -552,7 +566,8 @@ static const tfr_aten_program *program_of(lowering *l, const tfr_value *roots, u
 
 // A parameter's inputs, in the order of the torch op's arguments (kernels.c).
 static void bind(lowering *l, tfr_str name, tfr_param_kind kind, tfr_value value) {
-    bool is_norm = kind == TFR_P_NORM, is_linear = kind == TFR_P_LINEAR;
+    bool layer_norm = kind == TFR_P_LAYER_NORM, is_linear = kind == TFR_P_LINEAR;
+    bool is_norm = layer_norm || kind == TFR_P_NORM;
     binding b = {value, kind, l->tensors.count, l->numbers.count};
     const char *text = tfr_str_dup(l->arena, name);
     *TFR_PUSH(l->arena, &l->bindings) = b;
@@ -560,11 +575,14 @@ static void bind(lowering *l, tfr_str name, tfr_param_kind kind, tfr_value value
         *TFR_PUSH(l->arena, &l->tensors) = text;
     if (kind == TFR_P_SCALAR || kind == TFR_P_CONST)
         *TFR_PUSH(l->arena, &l->numbers) = text;
-    if (is_norm || is_linear)
-        *TFR_PUSH(l->arena, &l->tensors) =
-            tfr_str_format(l->arena, "%s_%s", text, is_norm ? "weight" : "bias").data;
+    if (is_norm)
+        *TFR_PUSH(l->arena, &l->tensors) = tfr_str_format(l->arena, "%s_weight", text).data;
+    if (layer_norm || is_linear)
+        *TFR_PUSH(l->arena, &l->tensors) = tfr_str_format(l->arena, "%s_bias", text).data;
     if (is_norm)
         *TFR_PUSH(l->arena, &l->numbers) = tfr_str_format(l->arena, "%s_eps", text).data;
+    if (layer_norm)
+        *TFR_PUSH(l->arena, &l->numbers) = tfr_str_format(l->arena, "%s_size", text).data;
 }
 
 static const tfr_aten_program *siblings(lowering *l, const tfr_rule *rule, uint32_t modules,

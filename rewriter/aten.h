@@ -42,6 +42,7 @@ typedef struct tfr_aten_value {
 typedef enum tfr_aten_type {
     TFR_AT_TENSOR,
     TFR_AT_INT,
+    TFR_AT_FLOAT,
     TFR_AT_BOOL,
     TFR_AT_DTYPE,
     TFR_AT_TEXT,

@@ -343,7 +343,8 @@ static tfr_value module_call(tfr_builder *b, tfr_arg callee, const call *c) {
     const tfr_vnode *m = tfr_flow_node(b->flow, callee.value);
     tfr_module_kind kind = (tfr_module_kind)m->module;
     bool plain = c->count == 1 && !c->keyword_count; // self.act(x, True) with self.act = F.silu
-    bool pure = kind == TFR_M_LINEAR || (kind == TFR_M_ACT && plain) || kind == TFR_M_PURE ||
+    bool tensor = kind == TFR_M_LINEAR || kind == TFR_M_LAYER_NORM;
+    bool pure = tensor || (kind == TFR_M_ACT && plain) || kind == TFR_M_PURE ||
                 (kind == TFR_M_CLASS && !b->flow->module->is_rule &&
                  tfr_module_pure(b->flow->module, m->class_index));
     if (b->flow->module->is_rule)
@@ -353,7 +354,7 @@ static tfr_value module_call(tfr_builder *b, tfr_arg callee, const call *c) {
     uint32_t n;
     const tfr_arg *args = flatten(b, callee, c, &n);
     tfr_value v = tfr_build_node(b, TFR_V_MODULE, 0, args, n, c->ast);
-    if (kind == TFR_M_LINEAR || kind == TFR_M_ACT)
+    if (tensor || kind == TFR_M_ACT)
         b->flow->nodes.items[v].type = TFR_T_TENSOR;
     return v;
 }

@@ -461,6 +461,16 @@ static bool plan_output(tfr_plan *p, uint32_t match, bool *absorbed) {
 
 // ---- the whole ------------------------------------------------------------------------------
 
+// The text that a value of a match is computed by: its own, or the call of the op it is inside of.
+static uint32_t text_of_value(const tfr_flow *flow, const tfr_vnode *n) {
+    for (uint32_t i = 0; i < flow->inlines.count && n->in_call; i++) {
+        const tfr_inline *in = &flow->inlines.items[i];
+        if (in->op && in->first_seq <= n->seq && n->seq < in->end_seq)
+            return in->call_ast;
+    }
+    return n->in_call ? 0 : n->ast;
+}
+
 // Compute that is still needed besides would run twice.
 static bool check_members(tfr_plan *p) {
     for (uint32_t m = 0; m < p->count; m++)
@@ -471,10 +481,11 @@ static bool check_members(tfr_plan *p) {
             bool view = tfr_str_eq(name, TFR_STR("unsqueeze")) ||
                         tfr_str_eq(name, TFR_STR("transpose")) ||
                         tfr_str_eq(name, TFR_STR("chunk"));
-            if (is_root(&p->matches[m], value) || !n->ast || n->in_call || view ||
+            uint32_t text = text_of_value(p->flow, n);
+            if (is_root(&p->matches[m], value) || !text || view ||
                 (n->op != TFR_V_ATEN && n->op != TFR_V_MODULE))
                 continue;
-            if (survives(p, n->ast))
+            if (survives(p, text))
                 return tfr_plan_fail(p, m, "a value from its middle is used elsewhere too");
         }
     return true;

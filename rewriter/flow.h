@@ -50,12 +50,13 @@ typedef enum tfr_type {
 // What an attribute of self is, as far as __init__ proves it.
 typedef enum tfr_module_kind {
     TFR_M_UNKNOWN,
-    TFR_M_LINEAR, // exactly torch.nn.Linear
-    TFR_M_ACT,    // an activation without in-place effect
-    TFR_M_CLASS,  // a class of this file, or of one that it imports from
-    TFR_M_PURE,   // another torch.nn module without effect
-    TFR_M_RANDOM, // dropout: reads no memory that others write, but draws random numbers
-    TFR_M_PARAM,  // a parameter or buffer
+    TFR_M_LINEAR,     // exactly torch.nn.Linear
+    TFR_M_LAYER_NORM, // exactly torch.nn.LayerNorm
+    TFR_M_ACT,        // an activation without in-place effect
+    TFR_M_CLASS,      // a class of this file, or of one that it imports from
+    TFR_M_PURE,       // another torch.nn module without effect
+    TFR_M_RANDOM,     // dropout: reads no memory that others write, but draws random numbers
+    TFR_M_PARAM,      // a parameter or buffer
 } tfr_module_kind;
 
 typedef uint32_t tfr_value; // index of a node; 0: none

@@ -64,6 +64,12 @@ static void add_parameter(lister *l, tfr_name parameter, tfr_param_kind kind) {
         add_argument(l, joined(l, name, "bias"), TFR_A_OPTIONAL);
         l->op.is_linear = true;
         break;
+    case TFR_P_LAYER_NORM:
+        add_argument(l, joined(l, name, "weight"), TFR_A_OPTIONAL);
+        add_argument(l, joined(l, name, "bias"), TFR_A_OPTIONAL);
+        add_argument(l, joined(l, name, "eps"), TFR_A_FLOAT);
+        add_argument(l, joined(l, name, "size"), TFR_A_INT);
+        break;
     case TFR_P_NORM:
         add_argument(l, joined(l, name, "weight"), TFR_A_OPTIONAL);
         add_argument(l, joined(l, name, "eps"), TFR_A_FLOAT);

@@ -10,6 +10,7 @@
 
 // A parameter of a reference expands by its kind: Tensor and Param to a tensor, Scalar to a float,
 // Const to an int, Act to an int (the activation's number), Linear to weight and optional bias,
+// LayerNorm to the optional weight and bias, the eps and the size that it normalises over,
 // Norm to the optional weight, the eps and the number of the norm's own reference.
 typedef enum tfr_argument_kind {
     TFR_A_TENSOR,

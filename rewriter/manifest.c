@@ -300,6 +300,28 @@ static bool add_norm(maker *m, uint32_t ast) {
     return true;
 }
 
+// nn.LayerNorm(size, eps, elementwise_affine=True, bias=True)
+static bool add_layer_norm(maker *m, uint32_t ast) {
+    tfr_facts *f = &m->r->facts;
+    tfr_fact module = tfr_widths_fact(m->widths, value_at(m->r, ast)), given;
+    if (!tfr_str_eq(tfr_fact_path(f, &module), TFR_STR("torch.nn.LayerNorm")))
+        return give_up(m, "the norm is not known",
+                       module.kind == TFR_FACT_UNKNOWN ? module.text
+                                                       : TFR_STR("it is no nn.LayerNorm"));
+    int affine = 1, bias = 1;
+    if (tfr_fact_argument(f, &module, 2, "elementwise_affine", &given))
+        affine = tfr_fact_truth(&given);
+    if (tfr_fact_argument(f, &module, 3, "bias", &given))
+        bias = tfr_fact_truth(&given);
+    if (affine < 0 || bias < 0)
+        return give_up(m, "whether the norm has a bias is not known", given.text);
+    tfr_need_dtype dtype = affine ? m->dtype : TFR_NEED_ABSENT;
+    (void)add_tensor(m, dtype, -1, TFR_STR(""));
+    (void)add_tensor(m, bias ? dtype : TFR_NEED_ABSENT, -1, TFR_STR(""));
+    m->argument += 2; // eps, size
+    return true;
+}
+
 static tfr_str act_by_path(tfr_str path) {
     static const struct {
         const char *path, *name;
@@ -379,6 +401,8 @@ static bool add_parameter(maker *m, uint32_t parameter, uint32_t ast) {
         return add_value(m, ast, tfr_names_text(&m->r->rules->names, rule->params[parameter].name));
     case TFR_P_LINEAR:
         return add_linear(m, ast);
+    case TFR_P_LAYER_NORM:
+        return add_layer_norm(m, ast);
     case TFR_P_NORM:
         return add_norm(m, ast);
     case TFR_P_ACT:

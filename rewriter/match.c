@@ -66,6 +66,9 @@ bool tfr_match_fits(tfr_flow *flow, tfr_arg arg, tfr_param_kind kind, const char
     case TFR_P_LINEAR:
         *why = "this must be an attribute that __init__ makes an nn.Linear";
         return n->op == TFR_V_ATTR && n->module == TFR_M_LINEAR;
+    case TFR_P_LAYER_NORM:
+        *why = "this must be an attribute that __init__ makes an nn.LayerNorm";
+        return n->op == TFR_V_ATTR && n->module == TFR_M_LAYER_NORM;
     case TFR_P_NORM:
         *why = "this must be a module of this file whose forward is one rms_norm";
         return n->op == TFR_V_ATTR && n->module == TFR_M_CLASS && flow->module->ops &&
@@ -256,5 +259,26 @@ bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_val
         if (op != TFR_V_PARAM && op != TFR_V_CONST && op != TFR_V_GLOBAL)
             out->members[out->member_count++] = m.map[m.trail[i]].value;
     }
+    return true;
+}
+
+static bool has_member(const tfr_match *m, tfr_value value) {
+    for (uint32_t i = 0; i < m->member_count; i++)
+        if (m->members[i] == value)
+            return true;
+    return false;
+}
+
+bool tfr_match_narrow(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, const tfr_match *wide,
+                      tfr_arena *arena) {
+    if (rule->op != wide->rule->op || rule->root_count != 1 || rule->refusal.len ||
+        rule->siblings || !tfr_match_try(out, rule, flow, wide->roots[0], arena, NULL))
+        return false;
+    for (uint32_t r = 1; r < wide->root_count; r++)
+        if (!has_member(out, wide->roots[r]))
+            return false;
+    tfr_match *kept = TFR_NEW(arena, tfr_match);
+    *kept = *wide;
+    out->wide = kept;
     return true;
 }

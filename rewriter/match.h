@@ -14,6 +14,7 @@ typedef enum tfr_param_kind {
     TFR_P_SCALAR,
     TFR_P_CONST,
     TFR_P_LINEAR,
+    TFR_P_LAYER_NORM,
     TFR_P_NORM,
     TFR_P_ACT,
 } tfr_param_kind;
@@ -57,7 +58,8 @@ typedef struct tfr_match {
     uint32_t leaf_count;
     tfr_value *members; // user nodes that the pattern's inner nodes stand for, roots included
     uint32_t member_count;
-    const tfr_arg *map; // by the rule's node: the user's; NULL for siblings
+    const tfr_arg *map;           // by the rule's node: the user's; NULL for siblings
+    const struct tfr_match *wide; // takes its place where more than its one result is read
 } tfr_match;
 
 // How far a failed attempt came, for the report.
@@ -78,6 +80,11 @@ uint64_t tfr_match_features(const tfr_flow *flow);
 // NULL) is replaced when this attempt came further than the one it holds.
 bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_value root,
                    tfr_arena *arena, tfr_near *near);
+
+// Tries `rule`, a reference of the same op, for the first result of `wide` alone: the others must
+// be values on its way.
+bool tfr_match_narrow(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, const tfr_match *wide,
+                      tfr_arena *arena);
 
 // Whether `value` may be what `kind` asks for; `why` says what is missing.
 bool tfr_match_fits(tfr_flow *flow, tfr_arg value, tfr_param_kind kind, const char **why);

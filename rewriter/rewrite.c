@@ -195,6 +195,21 @@ static bool overlaps(const chooser *c, const tfr_match *m) {
     return false;
 }
 
+// The same code by the op's reference that gives the first result alone, where it has one. Whether
+// the others are read is seen when the edits are planned: then the wide match comes back.
+static void narrow(chooser *c, tfr_match *m, tfr_place *place) {
+    const tfr_rules *rules = c->r->options->rules;
+    for (uint32_t i = 0; i < rules->rules.count && m->root_count > 1; i++) {
+        tfr_match one;
+        tfr_place at;
+        if (!tfr_match_narrow(&one, rules->rules.items[i], c->flow, m, c->r->arena))
+            continue;
+        tfr_emit_place(&at, c->flow, &one);
+        if (!at.reason)
+            *m = one, *place = at;
+    }
+}
+
 // True when the match was taken.
 static bool consider(chooser *c, const tfr_match *m) {
     tfr_place place;
@@ -213,7 +228,9 @@ static bool consider(chooser *c, const tfr_match *m) {
     }
     for (uint32_t i = 0; i < m->member_count; i++)
         c->used[m->members[i]] = true;
-    *TFR_PUSH(c->r->arena, &c->matches) = *m;
+    tfr_match chosen = *m;
+    narrow(c, &chosen, &place);
+    *TFR_PUSH(c->r->arena, &c->matches) = chosen;
     *TFR_PUSH(c->r->arena, &c->places) = place;
     return true;
 }
@@ -364,6 +381,11 @@ static bool plan_function(rewriter *r, struct changed *f, uint32_t *bad, const c
 }
 
 static void drop_match(rewriter *r, struct changed *f, uint32_t bad, const char *reason) {
+    if (f->matches[bad].wide) {
+        f->matches[bad] = *f->matches[bad].wide;
+        tfr_emit_place(&f->places[bad], f->flow, &f->matches[bad]);
+        return;
+    }
     add_refused(r, f->flow, f->matches[bad].rule, f->places[bad].home[0], f->places[bad].home[0],
                 tfr_str_from(reason));
     for (uint32_t i = bad; i + 1 < f->count; i++) {

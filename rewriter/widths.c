@@ -380,7 +380,8 @@ static bool stays_float32(tfr_widths *w, tfr_value v) {
 static void join_module(tfr_widths *w, tfr_value v) {
     const tfr_vnode *callee = node_at(w, arg_at(w, v, 0));
     tfr_value x = arg_at(w, v, 1);
-    if (callee->module == TFR_M_ACT || callee->module == TFR_M_RANDOM) {
+    if (callee->module == TFR_M_ACT || callee->module == TFR_M_RANDOM ||
+        callee->module == TFR_M_LAYER_NORM) {
         join(w, v, x);
         return;
     }
@@ -389,8 +390,7 @@ static void join_module(tfr_widths *w, tfr_value v) {
     tfr_fact module = value_fact(w, arg_at(w, v, 0), 0);
     tfr_str path = tfr_fact_path(w->facts, &module);
     tfr_norm norm;
-    if (tfr_str_eq(path, TFR_STR("torch.nn.LayerNorm")) ||
-        tfr_str_eq(path, TFR_STR("torch.nn.RMSNorm")) ||
+    if (tfr_str_eq(path, TFR_STR("torch.nn.RMSNorm")) ||
         tfr_str_eq(path, TFR_STR("torch.nn.Identity"))) {
         join(w, v, x);
     } else if (tfr_norm_of(&norm, w->facts, w->rules, &module)) {

@@ -73,9 +73,15 @@ static tfr_tensor make_tensor(const frame *f, tfr_aten_value v) {
 
 static tfr_value_bits make_one(const frame *f, const tfr_aten_parameter *p, tfr_aten_value v) {
     tfr_text text = NULL;
+    tfr_value_bits bits = 0;
+    double number;
     switch (p->type) {
     case TFR_AT_TENSOR:
         return tfr_torch_from_tensor(make_tensor(f, v));
+    case TFR_AT_FLOAT:
+        number = number_of(f, v);
+        memcpy(&bits, &number, sizeof number);
+        return bits;
     case TFR_AT_TEXT:
         tfr_torch.torch_new_string_handle(v.text, strlen(v.text), &text);
         return (tfr_value_bits)(uintptr_t)text;

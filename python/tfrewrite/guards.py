@@ -26,7 +26,7 @@ from torch.utils._device import DeviceContext
 _compiling = torch.compiler.is_compiling
 _PLAIN = (torch.Tensor, nn.Parameter)
 _FLOATS = (torch.float32, torch.bfloat16)  # on a GPU float16 too
-_CALL, _LINEAR = nn.Module.__call__, nn.Linear.forward
+_CALL, _LINEAR, _LAYER_NORM = nn.Module.__call__, nn.Linear.forward, nn.LayerNorm.forward
 _exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
@@ -123,6 +123,22 @@ def linears(modules: tuple[Any, ...]) -> list[torch.Tensor | None] | None:
             return None
         found += (weight, parameters.get("bias"))
     return found
+
+
+def layer_norm(
+    module: Any,
+) -> tuple[torch.Tensor | None, torch.Tensor | None, float, int] | None:
+    """Weight, bias, eps and size of a plain nn.LayerNorm over the last dimension alone."""
+    if type(module) is not nn.LayerNorm or not plain(module):
+        return None
+    parameters, shape, eps = module._parameters, module.normalized_shape, module.eps
+    if nn.LayerNorm.forward is not _LAYER_NORM or "weight" not in parameters:
+        return None
+    if "bias" not in parameters or type(shape) is not tuple or len(shape) != 1:
+        return None
+    if type(eps) is not float or type(shape[0]) is not int:
+        return None
+    return parameters["weight"], parameters["bias"], eps, shape[0]
 
 
 @dataclass(frozen=True)

@@ -162,8 +162,8 @@ def device_fault(device: int = 0) -> str | None:
 def reference(op: _rules.Op, variant: str) -> Callable[..., Any]:
     """The op's rule on the torch op's arguments: modules are spelled out as their tensors there.
 
-    A norm is (weight, eps, number of its reference), an activation its number, a linear (weight,
-    bias): rewriter/kernels.h.
+    A norm is (weight, eps, number of its reference), a layer norm (weight, bias, eps, size), an
+    activation its number, a linear (weight, bias): rewriter/kernels.h.
     """
     if op.siblings is not None:
         return _siblings_reference(op.siblings.function)
@@ -180,6 +180,8 @@ def reference(op: _rules.Op, variant: str) -> Callable[..., Any]:
 def _argument(kind: type, left: Any) -> Any:
     if kind is _rules.Norm:
         return _norm(next(left), next(left), next(left))
+    if kind is _rules.LayerNorm:
+        return _layer_norm(next(left), next(left), next(left), next(left))
     if kind is _rules.Linear:
         return _linear(next(left), next(left))
     if kind is _rules.Act:
@@ -191,6 +193,12 @@ def _norm(weight: torch.Tensor | None, eps: float, number: int) -> Callable[...,
     variant = _rules.load()["rms_norm"].variants[number]
     given = {"eps": eps} if weight is None else {"weight": weight, "eps": eps}
     return lambda x: variant.function(x, **given)
+
+
+def _layer_norm(
+    weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float, size: int
+) -> Callable[..., Any]:
+    return lambda x: F.layer_norm(x, (size,), weight, bias, eps)
 
 
 def _linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Callable[..., Any]:

@@ -35,7 +35,8 @@ from tfrewrite import rules as _rules
 _ABSENT = "\0absent"  # a string, so that comparing it with any literal is cheap and plain to Dynamo
 _compiling = torch.compiler.is_compiling
 _pristine, _ready, _ready_in_graph = _guards.pristine, _guards.ready, _guards.ready_in_graph
-_norm, _linears, _act_number = _guards.norm, _guards.linears, _activations.number
+_norm, _layer_norm, _linears = _guards.norm, _guards.layer_norm, _guards.linears
+_act_number = _activations.number
 _MAX_SIBLINGS = 8  # more modules than that in one call run one by one
 _lock = threading.RLock()
 _installed: dict[str, _rules.Op] = {}
@@ -156,6 +157,10 @@ def _kernel_arguments(variant: _rules.Variant) -> tuple[list[str], list[str], li
             tensors.append(f"{name}_parts[0]")
             arguments.append(f"*{name}_parts")
             norms.append(name)
+        elif kind is _rules.LayerNorm:
+            tests.append(f"({name}_parts := _layer_norm({name})) is not None")
+            tensors += [f"{name}_parts[0]", f"{name}_parts[1]"]
+            arguments.append(f"*{name}_parts")
         elif kind is _rules.Act:
             tests.append(f"({name}_number := _act_number({name})) is not None")
             arguments.append(f"{name}_number")

@@ -23,6 +23,7 @@ from typing import Any
 __all__ = [
     "Act",
     "Const",
+    "LayerNorm",
     "Linear",
     "Norm",
     "Op",
@@ -69,6 +70,10 @@ class Const(_Kind):
 
 class Linear(_Kind):
     """An attribute of self that `__init__` makes an nn.Linear."""
+
+
+class LayerNorm(_Kind):
+    """An attribute of self that `__init__` makes an nn.LayerNorm."""
 
 
 class Norm(_Kind):

@@ -22,6 +22,9 @@ NORMS = [(i, v) for i, v in enumerate(OPS["rms_norm"].variants) if v.kernel is n
 kernels.install(OPS)
 
 
+ADDS = ("add_rms_norm", "add_layer_norm")  # whose second result is the sum
+
+
 class Mismatch(AssertionError):
     """What a kernel gave is not what its reference gives, or it ran in a way that it must not."""
 
@@ -108,8 +111,10 @@ def _compare(op, variant, number, arguments, where, got, want) -> None:
         raise Mismatch(f"{where}: NaN in other places")
     if not want.numel():
         return
-    if op == "rope" or (op == "add_rms_norm" and number == 1):
+    if op == "rope" or (op in ADDS and number == 1):
         _compare_bits(where, got, want)
+    elif op == "add_layer_norm":
+        _compare_layer_norm(arguments, where, got, want)
     elif op == "act_mul":
         _compare_product(*product_of(variant, arguments), where, got, want)
     else:
@@ -142,6 +147,23 @@ def _compare_normed(op, arguments, where, got, want) -> None:
         _count(
             op, where, got, want, want.isfinite() & ((got.double() - want.double()).abs() > fine)
         )
+
+
+def _compare_layer_norm(arguments, where, got, want) -> None:
+    """Mean and root have an error of an ulp or two, which counts against the terms of the sum where
+    they cancel; one rounding to 16 bits is behind all of it.
+    """
+    x, residual, weight, bias, eps, _ = arguments
+    s = (residual + x).double()
+    usual = s.abs().mean(-1, keepdim=True)  # the mean's error is one of this size
+    terms = (s.abs() + usual) / (s.var(-1, keepdim=True, correction=0) + eps).sqrt()
+    terms = terms if weight is None else terms * weight.double().abs()
+    terms = terms if bias is None else terms + bias.double().abs()
+    size, ulp = want.double().abs(), 0.0 if want.dtype == F32 else ULP[want.dtype]
+    bound = 1.01 * ulp * size + 1e-6 * terms.nan_to_num(0, posinf=0) + 2 * TINY[want.dtype]
+    _within(where, got, want, bound)
+    if want.dtype != F32:  # where a sum all but cancels the terms' own error is seen
+        _count("add_layer_norm", where, got, want, (steps(got, want) > 0) & (size >= terms / 16))
 
 
 def _compare_product(gate, up, act, where, got, want) -> None:

@@ -35,15 +35,18 @@ def count(multiprocessors, tokens, dtype_name, hidden=HIDDEN, unaligned=False):
     x, y = (values((tokens, hidden), dtype, i) for i in (1, 2))
     x = shifted(x) if unaligned else x
     weight = values((hidden,), dtype, 3)
+    weights = {"rms_norm": 1, "add_rms_norm": 1, "add_layer_norm": 2}
     calls = [
         ("rms_norm", "cast_then_weight", x, weight, 1e-6),
         ("add_rms_norm", "add_then_norm", x, y, weight, 1e-6, 0),
+        ("add_layer_norm", "add_then_norm", x, y, weight, weight.flip(0), 1e-6, hidden),
+        ("add_layer_norm", "norm_of_sum", x, y, weight, weight.flip(0), 1e-6, hidden),
         ("act_mul", "two_inputs", 0, x, y),
         ("act_mul", "packed_gate_first", 0, torch.cat((x, y), -1), -1),
         ("act_mul", "packed_interleaved", 0, torch.stack((x, y), -1).flatten(-2)),
     ]
     return [
-        Counted(".".join(call[:2]), weight.nbytes if "norm" in call[0] else 0, measure(*call))
+        Counted(".".join(call[:2]), weights.get(call[0], 0) * weight.nbytes, measure(*call))
         for call in calls
     ]
 

@@ -56,7 +56,7 @@ def few_blocks():
 def test_nothing_is_left_out():
     """A new op with a CUDA kernel needs tests here."""
     ops = {name for name, op in holding.OPS.items() if op.cuda}
-    assert ops == {"rms_norm", "add_rms_norm", "act_mul", "rope", "qk_norm_rope"}
+    assert ops == {*holding.ADDS, "rms_norm", "act_mul", "rope", "qk_norm_rope"}
 
 
 # ------------------------------------------------------------------ rms_norm, add_rms_norm
@@ -148,6 +148,91 @@ def test_norm_of_any_values(width):
         hold("add_rms_norm", "add_then_norm", x, torch.zeros_like(x), ones, 1e-6, 0)[0],
     ):
         assert float(((got - right) / right).abs().max()) < 4e-7
+
+
+# ------------------------------------------------------------------ add_layer_norm
+def layer_norm_arguments(x, residual, affine=2, eps=1e-5, seed=7):
+    """With weight and bias, with a weight alone, with neither."""
+    width, dtype = x.shape[-1], torch.promote_types(x.dtype, residual.dtype)
+    given = [values((width,), dtype, seed + i) for i in range(affine)]
+    return (x, residual, *given, *[None] * (2 - affine), eps, width)
+
+
+def hold_layer_norm(*arguments):
+    """Both references; they give the same bits."""
+    wanted = holding.reference("add_layer_norm", "add_then_norm", *arguments)
+    norm, s = hold("add_layer_norm", "add_then_norm", *arguments, wanted=wanted)
+    (alone,) = hold("add_layer_norm", "norm_of_sum", *arguments, wanted=wanted[:1])
+    assert holding.same_bits(alone, norm)
+    return norm, s
+
+
+@pytest.mark.parametrize("x_dtype, residual_dtype", PAIRS)
+def test_layer_norm_dtypes(x_dtype, residual_dtype):
+    for affine in range(3):
+        x, residual = values((40, 72), x_dtype, 1, 3.0), values((40, 72), residual_dtype, 2) + 1
+        hold_layer_norm(*layer_norm_arguments(x, residual, affine))
+        x = values((2, 3, 5, 72), x_dtype, 3).transpose(1, 2)
+        residual = shifted(values((2, 5, 3, 72), residual_dtype, 4))
+        hold_layer_norm(*layer_norm_arguments(x, residual, affine))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_layer_norm_widths(width, dtype):
+    for rows in (0, 1, 5) if width <= 4096 else (1, 3):
+        x, residual = values((rows, width), dtype, 1), values((rows, width), dtype, 3)
+        hold_layer_norm(*layer_norm_arguments(x, residual, 2 - rows // 2 % 2))
+    x, residual = shifted(values((3, width), dtype, 4)), values((3, width), dtype, 5)
+    x, residual, weight, bias, *rest = layer_norm_arguments(x, residual)
+    hold_layer_norm(x, residual, shifted(weight), shifted(bias), *rest)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [136, 2048])
+def test_layer_norm_arrangements(width, dtype):
+    for x in arrangements(width, dtype, values):
+        for residual in arrangements(width, dtype, values):
+            if residual.shape == x.shape:
+                hold_layer_norm(*layer_norm_arguments(x, residual))
+    x = values((2, 3, 5, width), dtype, 1)
+    for shape in ((1, 3, 5, width), (2, 1, 1, width), (5, width), (width,)):  # one repeats
+        hold_layer_norm(*layer_norm_arguments(x, values(shape, dtype, 2)))
+        hold_layer_norm(*layer_norm_arguments(values(shape, dtype, 2), x))
+    hold_layer_norm(*layer_norm_arguments(x[:1], x[:, :1]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_layer_norm_special_rows(dtype):
+    rows = special_rows(128, dtype)
+    large = torch.full((2, 128), 3e38 if dtype != F16 else 6e4).to(dtype)
+    (got,) = hold("add_layer_norm", "norm_of_sum", large * 0, large * 0, None, None, 1e-5, 128)
+    same = simulated.kernel("add_layer_norm", "norm_of_sum")(
+        large, large * 0, None, None, 1e-5, 128
+    )
+    assert torch.equal(same, got)  # no total overflows; torch's moments do so on the CPU
+    # Nor is what an infinite weight makes of rows whose difference from their mean is 0 or nearly.
+    rows = rows[[i for i in range(14) if i not in (4, 5, 6, 7)]]
+    for weight_at_0, eps in ((1.0, 1e-5), (0.0, 1e-5), (INF, 1e-6), (NAN, 1e-6)):
+        weight, bias = torch.ones(128, dtype=dtype), values((128,), dtype, 2)
+        weight[0] = weight_at_0
+        hold_layer_norm(rows, torch.zeros_like(rows), weight, bias, eps, 128)
+
+
+def test_layer_norm_of_a_large_mean():
+    """The squares are those of what has the mean taken off: no difference of two large numbers."""
+    for width in (128, 2560, 40000):
+        x = values((3, width), F32, 1) + 100
+        got, s = hold_layer_norm(x, torch.zeros_like(x), None, None, 1e-5, width)
+        right = torch.nn.functional.layer_norm(s.double(), (width,), None, None, 1e-5)
+        assert float((got - right).abs().max()) < 1e-4  # 100 has an ulp of 8e-6
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_layer_norm_of_more_rows_than_blocks(dtype):
+    for width, rows in ((16, 3001), (1024, 101)):
+        x, residual = values((rows, width), dtype, 1), values((rows, width), dtype, 3)
+        hold_layer_norm(*layer_norm_arguments(x, residual))
 
 
 # ------------------------------------------------------------------ act_mul
@@ -436,6 +521,7 @@ def in_every_order():
     yield "rms_norm", "cast_then_weight", x, weight, 1e-6
     yield "rms_norm", "cast_then_weight", *wide, 1e-6
     yield "add_rms_norm", "add_then_norm", x, x.flip(0), weight, 1e-6, 0
+    yield "add_layer_norm", "add_then_norm", x, x.flip(0), weight, weight.flip(0), 1e-6, 2048
     yield "act_mul", "two_inputs", 0, x, x.flip(0)
     yield "rope", "half_both", q, k, cos, sin, 1
     yield "qk_norm_rope", NORM_ROPE[0], *norm_rope

@@ -29,6 +29,7 @@ def calls(dtype):
     yield "rms_norm", "cast_then_weight", x, weight, 1e-6
     yield "rms_norm", "cast_then_weight", shifted(x), shifted(weight), 1e-6
     yield "add_rms_norm", "add_then_norm", x, y, weight, 1e-6, 0
+    yield "add_layer_norm", "add_then_norm", x, y, weight, weight.flip(0), 1e-6, 2560
     yield "act_mul", "two_inputs", 0, x, y
     yield "act_mul", "packed_interleaved", 0, both
     yield "rope", "half_both", q.transpose(1, 2), k.transpose(1, 2), cos, sin, 1

@@ -72,6 +72,14 @@ def norms(dtype: torch.dtype, width: int, pick: random.Random) -> Iterator[Case]
         yield Case("rms_norm", norm.name, dtype, given)
         given = shapes.add_norm_arguments((number, norm), x, residual, weight)
         yield Case("add_rms_norm", "add_then_norm", dtype, given)
+    for variant in kernel_variants("add_layer_norm"):
+        x = _rows(width, dtype, pick)
+        residual, weight, bias = (
+            shapes.values(shape, dtype, pick.randrange(1 << 20))
+            for shape in (x.shape, (width,), (width,))
+        )
+        given = x, residual, weight, pick.choice((bias, None)), 1e-5, width
+        yield Case("add_layer_norm", variant, dtype, given)
 
 
 def products(dtype: torch.dtype, width: int, pick: random.Random) -> Iterator[Case]:
@@ -128,6 +136,8 @@ def of_model(tokens: int, dtype: torch.dtype, hidden: int, heads: int, head: int
     )
     yield Case("rms_norm", "cast_then_weight", dtype, (x, weight, 1e-6))
     yield Case("add_rms_norm", "add_then_norm", dtype, (x, residual, weight, 1e-6, 0))
+    given = (x, residual, weight, weight.flip(0), 1e-5, hidden)
+    yield Case("add_layer_norm", "add_then_norm", dtype, given)
     silu = list(activations.ACTS).index("SILU")
     yield Case("act_mul", "two_inputs", dtype, (silu, gate, up))
     given = (q.transpose(1, 2), k.transpose(1, 2), cos, sin, 1)

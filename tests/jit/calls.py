@@ -15,6 +15,7 @@ LARGER = {("linears", f"m{n}") for n in range(3, 9)}
 # One of each template.
 FEW = [
     ("act_mul", "two_inputs"),
+    ("add_layer_norm", "add_then_norm"),
     ("add_rms_norm", "add_then_norm"),
     ("linear", "m1"),
     ("qk_norm_rope", "norm_transpose_rope"),
@@ -55,9 +56,9 @@ def _argument(op: str, variant: str, argument, number: int, cos_width: int):
         if name.endswith("_variant"):
             norms = [variant.name for variant in rules.load()["rms_norm"].variants]
             return norms.index("cast_then_weight")
-        return {"act": 1, "dim": -1 if op == "act_mul" else 1}[name]
+        return {"act": 1, "norm_size": WIDTH, "dim": -1 if op == "act_mul" else 1}[name]
     shape: tuple[int, ...] = (BATCH, LENGTH, WIDTH)
-    if "weight" in name:
+    if "weight" in name or name == "norm_bias":
         shape = (WIDTH,)
     elif op.startswith("linear") and name != "x":
         shape = (COLUMNS,) if "b" in name.removeprefix("module") else (COLUMNS, WIDTH)

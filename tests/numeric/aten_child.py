@@ -14,7 +14,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests")]
-OPS_BY_CHECK = ("rms_norm", "add_rms_norm", "act_mul", "rope", "qk_norm_rope", "linear", "linears")
+OPS_BY_CHECK = (
+    "rms_norm",
+    "add_rms_norm",
+    "add_layer_norm",
+    "act_mul",
+    "rope",
+    "qk_norm_rope",
+    "linear",
+    "linears",
+)
 if __name__ == "__main__":
     os.environ["TFR_FORCE"] = ",".join(f"{op}:aten" for op in (*OPS_BY_CHECK, "sums"))
     os.environ["TFR_JIT"] = "off"
@@ -81,6 +90,16 @@ def add_rms_norm(variant, dtype):
         residual = tensor(*shape, dtype=dtype)
         for weight in norm_weights(shape[-1], (dtype, F32), number):
             yield x, residual, weight, 1e-5, number
+
+
+def add_layer_norm(variant, dtype):
+    if not is_from(2, 10):  # torch 2.9 cannot be given a list without Python
+        return
+    for shape, layout in itertools.product(SHAPES, LAYOUTS):
+        x, residual = tensor(*shape, dtype=dtype, layout=layout), tensor(*shape, dtype=dtype)
+        weight, bias = tensor(shape[-1], dtype=dtype), tensor(shape[-1], dtype=dtype)
+        for affine in ((weight, bias), (weight, None), (None, None)):
+            yield x, residual, *affine, 1e-5, shape[-1]
 
 
 def act_mul(variant, dtype):

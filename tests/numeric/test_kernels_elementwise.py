@@ -1,4 +1,4 @@
-"""The kernels of rms_norm, add_rms_norm and act_mul against the reference functions of their rules.
+"""The kernels of rms_norm, add_rms_norm, add_layer_norm and act_mul against the reference functions of their rules.
 
 Norms get values whose sums of squares are exact in any order, so they must agree to the bit; one
 test more takes others and holds the sum itself against float64. Activations are held to the bit in
@@ -209,6 +209,117 @@ def test_norm_refuses():
         add(x, values((1, 8), F32, 1), torch.ones(8), 1e-6, 0)
     with pytest.raises(RuntimeError, match="weight"):
         add(x, x, None, 1e-6, 0)
+
+
+# ------------------------------------------------------------------ add_layer_norm
+def layer_norms(x, residual, affine=2, eps=1e-5):
+    """Both references on the same arguments: (got, want) of the norm and of the sum."""
+    width, dtype = x.shape[-1], torch.promote_types(x.dtype, residual.dtype)
+    given = [values((width,), dtype, 7 + i) for i in range(affine)]
+    arguments = (x, residual, *given, *[None] * (2 - affine), eps, width)
+    (norm, s), want = both("add_layer_norm", "add_then_norm", *arguments)
+    (alone,), _ = both("add_layer_norm", "norm_of_sum", *arguments)
+    assert_bits(s, want[1])
+    assert_bits(alone, norm)
+    assert_same_kind(norm, want[0])
+    return norm, want[0], arguments
+
+
+def right_layer_norm(arguments):
+    x, residual, weight, bias, eps, width = arguments
+    s = (residual + x).double()
+    weight, bias = (None if t is None else t.double() for t in (weight, bias))
+    return torch.nn.functional.layer_norm(s, (width,), weight, bias, eps)
+
+
+@pytest.mark.parametrize("x_dtype, residual_dtype", PAIRS)
+def test_layer_norm_widths(x_dtype, residual_dtype, figures):
+    """float32: no worse than torch; bfloat16: its bits, but for one in a thousand."""
+    ratios, off, elements = [], 0, 0
+    for width, affine in itertools.product(WIDTHS, range(3)):
+        x, residual = values((64, width), x_dtype, width), values((64, width), residual_dtype, 3)
+        got, want, arguments = layer_norms(x, residual + 0.5, affine)
+        if want.dtype == BF16:
+            off += int((ulps(got, want) > 0).sum())
+            elements += want.numel()
+        elif width > 8:
+            right = right_layer_norm(arguments)
+            mine, theirs = (harness.rms(t.double() - right) for t in (got, want))
+            ratios.append(harness.error_ratio(theirs, mine))
+    assert off <= max(2, harness.MAX_ULP_SHARE * elements)
+    if ratios:
+        assert figures("layer norm, f32 error", harness.geometric_mean(ratios)) <= 1.05
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+def test_layer_norm_arrangements(dtype):
+    width = 128
+    for x in arrangements(width, dtype, values):
+        for residual in arrangements(width, dtype, values):
+            if residual.shape == x.shape:
+                close_layer_norm(*layer_norms(x, residual))
+    x = values((2, 3, 5, width), dtype, 1)
+    for shape in ((1, 3, 5, width), (2, 1, 1, width), (5, width), (width,)):  # one repeats
+        close_layer_norm(*layer_norms(x, values(shape, dtype, 2)))
+        close_layer_norm(*layer_norms(values(shape, dtype, 2), x))
+    close_layer_norm(*layer_norms(x[:1], x[:, :1]))
+
+
+def close_layer_norm(got, want, _arguments):
+    relative = 2.0**-7 if want.dtype == BF16 else 1e-6
+    assert torch.allclose(got.float(), want.float(), rtol=relative, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+def test_layer_norm_special_rows(dtype):
+    rows = torch.zeros(9, 128)
+    rows[1, 3], rows[2, 5] = NAN, INF
+    rows[3, 5], rows[3, 100] = -INF, INF
+    rows[4] = torch.tensor([-1e18, 1e18]).repeat(64)
+    rows[5] = torch.arange(128) * 2.0**-140  # denormals
+    rows[6] = torch.tensor([-0.0, 0.0]).repeat(64)
+    rows[7:] = 1.0
+    rows[8, 127] = NAN
+    rows = rows.to(dtype)
+    for weight_at_0 in (1.0, 0.0, INF, NAN):
+        weight, bias = torch.ones(128, dtype=dtype), values((128,), dtype, 2)
+        weight[0] = weight_at_0
+        arguments = (rows, torch.zeros_like(rows), weight, bias, 1e-5, 128)
+        (got,), (want,) = both("add_layer_norm", "norm_of_sum", *arguments)
+        assert_same_kind(got, want)
+        finite = want.isfinite()
+        assert torch.equal(got[~finite].nan_to_num(7), want[~finite].nan_to_num(7))
+        assert torch.allclose(got[finite].float(), want[finite].float(), atol=1e-6)
+    large = torch.full((2, 128), 3e38, dtype=dtype)
+    got = kernels.get("add_layer_norm", "norm_of_sum")(large, large * 0, None, None, 1e-5, 128)
+    assert torch.equal(got, large * 0)  # no total overflows; torch's moments do
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+def test_layer_norm_of_a_large_mean(dtype):
+    """The squares are those of what has the mean taken off."""
+    for width in (128, 4096, 262144):
+        x = (values((3, width), F32, 1) + 100).to(dtype)
+        got, want, arguments = layer_norms(x, torch.zeros_like(x), 0)
+        right = right_layer_norm(arguments)
+        error = (got.double() - right).abs().max()
+        assert error < (1e-4 if dtype == F32 else 2.0**-6)
+
+
+def test_layer_norm_refuses():
+    """Another last dimension, a repeated last one, weights of another dtype: torch's own runs."""
+    kernel = kernels.get("add_layer_norm", "add_then_norm")
+    x, weight = values((3, 8), F32, 1), values((8,), F32, 2)
+    for given in (
+        (x, x[:, :1].contiguous(), weight, None, 1e-5, 8),
+        (x, values((2, 8), F32, 3), weight, None, 1e-5, 8),
+        (x, x, None, None, 1e-5, 4),
+        (x, x, values((4,), F32, 2), None, 1e-5, 8),
+        (x.bfloat16(), x.bfloat16(), weight, None, 1e-5, 8),
+        (x, x, weight, values((8,), BF16, 2), 1e-5, 8),
+    ):
+        with pytest.raises(RuntimeError, match="tfr::add_layer_norm"):
+            kernel(*given)
 
 
 # ------------------------------------------------------------------ act_mul

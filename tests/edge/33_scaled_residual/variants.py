@@ -8,7 +8,7 @@
 # expect: either add_rms_norm Float32.forward
 # expect: not-fused add_rms_norm Subtracted.forward
 # expect: either add_rms_norm TorchAdd.forward
-# expect: not-fused add_rms_norm LayerNorm.forward
+# expect: fused add_layer_norm LayerNorm.forward
 # expect: not-fused add_rms_norm Between.forward
 # expect: not-fused add_rms_norm Integer.forward
 # expect: not-fused add_rms_norm Branch.forward

@@ -1,0 +1,184 @@
+// add_layer_norm: s = residual + x and its layer norm, as rules/add_layer_norm.py.
+//
+// in: x, residual: [..., D], anywhere in memory, of one shape or repeating along leading
+// dimensions; norm_weight, norm_bias [D] of s's dtype or absent. number: eps, and D as the norm
+// knows it. out: norm(s), contiguous; with RESULTS=BOTH also s, in torch's promotion of the two.
+// Must move: x and residual in, the results out, weight and bias once.
+// Work: one unit is one row. The rounded sum stays in scratch memory as f32, which the two passes
+// after the first read: the variance is that of what has the mean taken off, not a difference.
+// Rounding: s to its dtype; then (s - mean) * root * weight + bias, and once to s's dtype.
+#include "codegen_templates/lay.h"
+#include "codegen_templates/vec.h"
+
+#define VALUES(X) X(BOTH) X(NORM)
+enum { VALUES(TFR_VALUE_ENUM) };
+
+#ifndef RESULTS
+#define RESULTS (c->option[0])
+#endif
+#ifndef X_DTYPE
+#define X_DTYPE (c->in[0].dtype)
+#endif
+#ifndef RESIDUAL_DTYPE
+#define RESIDUAL_DTYPE (c->in[1].dtype)
+#endif
+#ifndef NORM_WEIGHT_DTYPE
+#define NORM_WEIGHT_DTYPE (c->in[2].dtype)
+#endif
+#ifndef NORM_BIAS_DTYPE
+#define NORM_BIAS_DTYPE (c->in[3].dtype)
+#endif
+#ifndef X_LAST
+#define X_LAST tfr_last(&c->in[0])
+#endif
+#define SUM_DTYPE tfr_promote(X_DTYPE, RESIDUAL_DTYPE)
+
+enum { GRAIN = 1 << 15, BLOCK = 2048 }; // elements
+
+static int fits(const tfr_array *a, int64_t width, int dtype) {
+    return a->dtype == TFR_NONE || (a->dtype == dtype && a->ndim == 1 && a->size[0] == width);
+}
+
+static int tfr_plan(tfr_call *c) {
+    const tfr_array *x = &c->in[0], *residual = &c->in[1], *of[] = {residual, x};
+    int64_t width = tfr_last(x);
+    tfr_array sum;
+    if (x->ndim == 0 || residual->ndim == 0 || width != tfr_last(residual) ||
+        tfr_out_of(&sum, of, 2))
+        return tfr_refuse(c, "add_layer_norm: the rows of x and residual do not run in step");
+    if ((double)width != c->number[1] || !fits(&c->in[2], width, sum.dtype) ||
+        !fits(&c->in[3], width, sum.dtype))
+        return tfr_refuse(c, "add_layer_norm: the norm is not of x's last dimension and dtype");
+    if (RESULTS == BOTH)
+        c->out[1] = sum;
+    tfr_out_dense(&c->out[0], &sum, width, sum.dtype);
+    c->units = width ? tfr_rows(&sum) : 0;
+    c->grain = 1 + GRAIN / (width + 1);
+    c->scratch = (width + 7) / 8 * 32;
+    return 0;
+}
+
+// Elements i .. i + n - 1, n <= 8, of `p`; the other lanes are 0.
+TFR_INLINE tfr_v8 load_8(const void *p, int64_t i, int64_t n, int dtype) {
+    return n < 8 ? tfr_load_part(p, i, n, dtype) : tfr_load(p, i, dtype);
+}
+
+TFR_INLINE void store_8(void *p, int64_t i, int64_t n, tfr_v8 v, int dtype) {
+    if (n < 8)
+        tfr_store_part(p, i, n, v, dtype);
+    else
+        tfr_store(p, i, v, dtype);
+}
+
+// Writes the rounded sum of a row to `row`, and to `sum` unless that is NULL; returns its total
+// times `unit`, a power of two that keeps it from overflowing.
+TFR_INLINE float add_as(const void *x, const void *residual, void *sum, float *row, float unit,
+                        int64_t n, int x_dtype, int residual_dtype) {
+    const int to = tfr_promote(x_dtype, residual_dtype);
+    tfr_v8 total = {0};
+    for (int64_t i = 0; i < n;) { // in blocks: short sums, small errors
+        tfr_v8 part[2] = {{0}, {0}};
+        int64_t end = n - i < BLOCK ? n : i + BLOCK;
+        for (int k = 0; i < end; i += 8, k ^= 1) {
+            int64_t left = end - i;
+            tfr_v8 s = load_8(residual, i, left, residual_dtype) + load_8(x, i, left, x_dtype);
+            s = tfr_round(s, to);
+            if (sum)
+                store_8(sum, i, left, s, to);
+            tfr_store(row, i, s, TFR_F32);
+            part[k] += s * tfr_all(unit);
+        }
+        total += part[0] + part[1];
+    }
+    return tfr_sum(total);
+}
+
+// One loop for each pair of dtypes; with macros only one of them is compiled.
+TFR_INLINE float add(const void *x, const void *residual, void *sum, float *row, float unit,
+                     int64_t n, int x_dtype, int residual_dtype) {
+    if (x_dtype == TFR_F32 && residual_dtype == TFR_F32)
+        return add_as(x, residual, sum, row, unit, n, TFR_F32, TFR_F32);
+    if (x_dtype == TFR_F32)
+        return add_as(x, residual, sum, row, unit, n, TFR_F32, TFR_BF16);
+    if (residual_dtype == TFR_F32)
+        return add_as(x, residual, sum, row, unit, n, TFR_BF16, TFR_F32);
+    return add_as(x, residual, sum, row, unit, n, TFR_BF16, TFR_BF16);
+}
+
+// Takes the mean off a row and returns the sum of the squares of what is left.
+TFR_INLINE float centre(float *row, float mean, int64_t n) {
+    tfr_v8 total = {0};
+    for (int64_t i = 0; i < n;) {
+        tfr_v8 part[2] = {{0}, {0}};
+        int64_t end = n - i < BLOCK ? n : i + BLOCK;
+        for (int k = 0; i < end; i += 8, k ^= 1) {
+            tfr_v8 v = load_8(row, i, end - i, TFR_F32) - tfr_all(mean);
+            store_8(row, i, end - i, v, TFR_F32);
+            if (end - i < 8)
+                v = tfr_load_part(row, i, end - i, TFR_F32);
+            part[k] += v * v;
+        }
+        total += part[0] + part[1];
+    }
+    return tfr_sum(total);
+}
+
+// In f64 up to the one rounding: torch, whose product and bias are one fused operation, is no more
+// exact.
+typedef double tfr_d8 __attribute__((vector_size(64)));
+
+TFR_INLINE void scale_as(const float *row, double root, const void *weight, const void *bias,
+                         void *out, int64_t n, int dtype) {
+    const tfr_d8 roots = {root, root, root, root, root, root, root, root};
+    for (int64_t i = 0; i < n; i += 8) {
+        tfr_d8 v = __builtin_convertvector(tfr_load(row, i, TFR_F32), tfr_d8) * roots;
+        if (weight)
+            v *= __builtin_convertvector(load_8(weight, i, n - i, dtype), tfr_d8);
+        if (bias)
+            v += __builtin_convertvector(load_8(bias, i, n - i, dtype), tfr_d8);
+        store_8(out, i, n - i, __builtin_convertvector(v, tfr_v8), dtype);
+    }
+}
+
+static const void *row_of(const tfr_array *a, int64_t row, int dtype) {
+    return (const char *)a->data + tfr_row(a, row) * tfr_size_of(dtype);
+}
+
+static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch) {
+    const tfr_array *out = &c->out[0];
+    tfr_array x = c->in[0], residual = c->in[1];
+    const void *weight = NORM_WEIGHT_DTYPE == TFR_NONE ? 0 : c->in[2].data;
+    const void *bias = NORM_BIAS_DTYPE == TFR_NONE ? 0 : c->in[3].data;
+    const int64_t width = X_LAST;
+    float *row = scratch, unit = 1.0F;
+    while (unit * (float)width > 1.0F)
+        unit /= 2;
+    (void)tfr_broadcast_rows(&x, out); // the plan has seen that they fit
+    (void)tfr_broadcast_rows(&residual, out);
+    for (int64_t r = begin; r < end; r++) {
+        void *sum = RESULTS == BOTH ? (void *)row_of(&c->out[1], r, SUM_DTYPE) : 0;
+        void *to = (void *)row_of(out, r, SUM_DTYPE);
+        float total = add(row_of(&x, r, X_DTYPE), row_of(&residual, r, RESIDUAL_DTYPE), sum, row,
+                          unit, width, X_DTYPE, RESIDUAL_DTYPE);
+        float squares = centre(row, total / (unit * (float)width), width);
+        double root = 1.0 / __builtin_sqrt((double)squares / (double)width + c->number[0]);
+        if (SUM_DTYPE == TFR_BF16)
+            scale_as(row, root, weight, bias, to, width, TFR_BF16);
+        else
+            scale_as(row, root, weight, bias, to, width, TFR_F32);
+    }
+}
+
+// x, residual, the norm, and the sum where it is kept; weight and bias.
+static int tfr_lay(const tfr_call *c, tfr_layout *l) {
+    const tfr_array *with[] = {&c->in[0], &c->in[1], &c->out[0], &c->out[1]};
+    l->units = c->units;
+    if (tfr_lay_part(l, with, RESULTS == BOTH ? 4 : 3))
+        return 1;
+    for (int i = 0; i < 2; i++)
+        if (c->in[2 + i].dtype != TFR_NONE && tfr_lay_flat(l, i, &c->in[2 + i], X_LAST))
+            return 1;
+    return 0;
+}
+
+TFR_DEVICE_KERNEL("RESULTS", VALUES)
