@@ -19,6 +19,8 @@ typedef enum option_id {
     OPT_ONLY,
     OPT_SKIP,
     OPT_TARGET,
+    OPT_SYMBOLIC,
+    OPT_AGAINST,
     OPT_CONFIG,
     OPT_ARCH,
     OPT_DTYPE,
@@ -40,6 +42,7 @@ typedef struct option {
 #define REWRITE (1u << TFR_CMD_REWRITE)
 #define WHY (1u << TFR_CMD_WHY)
 #define RULES (1u << TFR_CMD_RULES)
+#define VERIFY (1u << TFR_CMD_VERIFY)
 #define WARMUP (1u << TFR_CMD_WARMUP)
 #define CACHE (1u << TFR_CMD_CACHE)
 #define EVERY (~0u)
@@ -49,13 +52,15 @@ static const option OPTIONS[OPT_COUNT] = {
     [OPT_WRITE] = {"--write", "-w", false, REWRITE},
     [OPT_DIFF] = {"--diff", "-d", false, REWRITE},
     [OPT_CHECK] = {"--check", NULL, false, REWRITE},
-    [OPT_JSON] = {"--json", NULL, false, REWRITE | CACHE},
-    [OPT_QUIET] = {"--quiet", "-q", false, REWRITE | WARMUP},
-    [OPT_RULES] = {"--rules", NULL, true, REWRITE | WHY | RULES | WARMUP},
-    [OPT_TRANSFORMERS] = {"--transformers", NULL, true, REWRITE | WHY | WARMUP},
-    [OPT_ONLY] = {"--only", NULL, true, REWRITE | WHY | WARMUP},
-    [OPT_SKIP] = {"--skip", NULL, true, REWRITE | WHY | WARMUP},
-    [OPT_TARGET] = {"--target", NULL, true, REWRITE | WHY},
+    [OPT_JSON] = {"--json", NULL, false, REWRITE | VERIFY | CACHE},
+    [OPT_QUIET] = {"--quiet", "-q", false, REWRITE | VERIFY | WARMUP},
+    [OPT_RULES] = {"--rules", NULL, true, REWRITE | WHY | RULES | VERIFY | WARMUP},
+    [OPT_TRANSFORMERS] = {"--transformers", NULL, true, REWRITE | WHY | VERIFY | WARMUP},
+    [OPT_ONLY] = {"--only", NULL, true, REWRITE | WHY | VERIFY | WARMUP},
+    [OPT_SKIP] = {"--skip", NULL, true, REWRITE | WHY | VERIFY | WARMUP},
+    [OPT_TARGET] = {"--target", NULL, true, REWRITE | WHY | VERIFY},
+    [OPT_SYMBOLIC] = {"--symbolic", NULL, false, VERIFY},
+    [OPT_AGAINST] = {"--against", NULL, true, VERIFY},
     [OPT_CONFIG] = {"--config", NULL, true, WARMUP},
     [OPT_ARCH] = {"--arch", NULL, true, WARMUP | CACHE},
     [OPT_DTYPE] = {"--dtype", NULL, true, WARMUP},
@@ -296,6 +301,15 @@ static tfr_status set_option(tfr_args *out, option_id id, tfr_str value, tfr_are
         return add_list(&out->skip, "--skip", "op names", value, arena, err);
     case OPT_TARGET:
         return set_target(out, value, err);
+    case OPT_SYMBOLIC:
+        out->symbolic = true;
+        return TFR_OK;
+    case OPT_AGAINST:
+        if (out->against) {
+            return usage(err, "--against is given twice");
+        }
+        out->against = value.data;
+        return TFR_OK;
     case OPT_CONFIG:
         if (out->config) {
             return usage(err, "--config is given twice");
@@ -371,6 +385,15 @@ static tfr_status set_command(tfr_args *out, tfr_str word, bool *is_command, tfr
     return TFR_OK;
 }
 
+static bool has_argument(int argc, char **argv, const char *word) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], word) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // Everything but its name goes on to the Python program behind `verify`.
 static bool take_verify(tfr_args *out, int argc, char **argv, tfr_arena *arena) {
     int at = 1;
@@ -379,7 +402,7 @@ static bool take_verify(tfr_args *out, int argc, char **argv, tfr_arena *arena) 
         option_id id = find_option(tfr_str_from(argv[at]), &value);
         at += id != OPT_COUNT && OPTIONS[id].takes_value && !value.data ? 2 : 1;
     }
-    if (at >= argc || strcmp(argv[at], "verify") != 0) {
+    if (at >= argc || strcmp(argv[at], "verify") != 0 || has_argument(argc, argv, "--symbolic")) {
         return false;
     }
     out->command = TFR_CMD_VERIFY;
@@ -492,6 +515,9 @@ static tfr_status check_options(tfr_args *out, unsigned given, tfr_error *err) {
     if (out->command == TFR_CMD_WHY && n != 1) {
         return usage(err, "why takes one argument, FILE or FILE:LINE");
     }
+    if (out->against && n != 1) {
+        return usage(err, "--against takes one rewritten file, got %zu", n);
+    }
     if (out->command == TFR_CMD_RULES && n > 1) {
         return usage(err, "rules takes one op at most");
     }
@@ -502,7 +528,9 @@ static tfr_status check_options(tfr_args *out, unsigned given, tfr_error *err) {
         return usage(err, "--dtype f16 goes with CUDA architectures alone, --arch sm_90a or the "
                           "like: the host has no kernels for it");
     }
-    if ((out->command == TFR_CMD_REWRITE || out->command == TFR_CMD_WARMUP) && n == 0) {
+    bool files = out->command == TFR_CMD_REWRITE || out->command == TFR_CMD_WARMUP ||
+                 out->command == TFR_CMD_VERIFY;
+    if (files && n == 0) {
         return usage(err, "no file given; `tfrewrite --help` shows the usage");
     }
     if (out->command == TFR_CMD_REWRITE && n > 1 && out->out) {

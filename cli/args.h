@@ -22,15 +22,17 @@ typedef struct tfr_word_list {
 
 typedef struct tfr_args {
     tfr_command command;
-    tfr_word_list operands; // without the command's name; of `verify`: all other arguments, in
-                            // order; of `cache`: "ls", "verify", "why" and its KEY, "gc",
-                            // "path", "pack" and "unpack" and their FILE
+    tfr_word_list operands; // without the command's name; of `verify` without --symbolic: all other
+                            // arguments, in order; of `cache`: "ls", "verify", "why" and its KEY,
+                            // "gc", "path", "pack" and "unpack" and their FILE
     const char *out;        // -o; NULL: not given; of `cache unpack` a folder
     bool write, diff, check, json, quiet;
     tfr_word_list rule_dirs;
     const char *transformers; // the folder of that package; NULL: not given
     tfr_word_list only, skip;
     tfr_target target;
+    bool symbolic;        // of verify: it is done here, without Python
+    const char *against;  // with it: the original of what has been rewritten; NULL: not given
     const char *config;   // of warmup
     tfr_word_list dtypes; // "bf16", "f16", "f32"; none: not given
     tfr_word_list archs;  // "host" or a name of jit/target.h; none: not given

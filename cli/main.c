@@ -17,6 +17,7 @@
 #include "cli/diff.h"
 #include "cli/files.h"
 #include "cli/progress.h"
+#include "cli/verify_symbolic.h"
 #include "cli/warmup.h"
 #include "rewriter/imports.h"
 
@@ -37,9 +38,8 @@ static const char HELP[] =
     "  tfrewrite why FILE[:LINE]   why blocks were not fused: nearest rule, first failed "
     "condition\n"
     "  tfrewrite rules [OP]        list the ops, or show one\n"
-    "  tfrewrite verify FILE [--config config.json]\n"
-    "                              run original and rewritten module, compare outputs (needs "
-    "torch)\n"
+    "  tfrewrite verify FILE [--config config.json] | --symbolic FILE [--against ORIGINAL]\n"
+    "                              run both modules (needs torch) or prove their texts equal\n"
     "  tfrewrite warmup FILE --config config.json\n"
     "                              compile the kernels that the model needs, into the cache\n"
     "  tfrewrite cache ls|verify|why KEY|gc|path|pack FILE|unpack FILE\n"
@@ -403,6 +403,61 @@ static int run_why(const tfr_args *args, const tfr_rules *rules, tfr_project *pr
     return print(arena, tfr_buf_str(&text));
 }
 
+// Both texts from bytes; the second one is what rewriting gives unless a file holds it.
+static tfr_status verify_file(tfr_verified *out, const tfr_args *args, const char *path,
+                              const tfr_options *options, tfr_arena *arena, tfr_error *err) {
+    tfr_source *original = TFR_NEW(arena, tfr_source), *other = TFR_NEW(arena, tfr_source);
+    tfr_result result;
+    *out = (tfr_verified){.path = args->against ? args->against : path, .other_path = path};
+    tfr_status status;
+    if (args->against) {
+        status = tfr_source_read(original, args->against, arena, err);
+        if (!status) {
+            status = tfr_source_read(other, path, arena, err);
+        }
+    } else {
+        out->other_path = "rewritten";
+        status = rewrite_file(&result, original, path, options, arena, err);
+        if (!status) {
+            status = tfr_source_from_bytes(other, path, result.text, arena, err);
+        }
+    }
+    return status ? status
+                  : tfr_symbolic_compare(&out->comparison, original, other, options, arena, err);
+}
+
+static int run_symbolic(const tfr_args *args, const tfr_rules *rules, tfr_project *project,
+                        tfr_arena *arena) {
+    run r = {.args = args, .options = options_of(args, rules, project), .arena = arena};
+    tfr_error err = {0};
+    tfr_status status = collect_jobs(&r, &err);
+    if (status) {
+        return complain(arena, status, &err);
+    }
+    tfr_verified *files = TFR_NEW_ARRAY(arena, tfr_verified, r.jobs.count);
+    for (size_t i = 0; i < r.jobs.count; i++) {
+        tfr_error *failure = TFR_NEW(arena, tfr_error);
+        tfr_arena *own = tfr_arena_new();
+        status = verify_file(&files[i], args, r.jobs.items[i].path, &r.options, own, failure);
+        files[i].comparison = tfr_symbolic_copy(&files[i].comparison, arena);
+        tfr_arena_free(own);
+        if (status) {
+            worsen(&r, complain(arena, status, failure));
+            files[i].error = failure;
+        } else if (files[i].comparison.different) {
+            worsen(&r, EXIT_CHANGES);
+        }
+    }
+    tfr_buf text = {.arena = arena};
+    if (args->json) {
+        tfr_verify_json(&text, files, r.jobs.count);
+    } else {
+        tfr_verify_text(&text, files, r.jobs.count, args->quiet);
+    }
+    worsen(&r, print(arena, tfr_buf_str(&text)));
+    return r.status;
+}
+
 static int run_rules(const tfr_args *args, const tfr_rules *rules, tfr_arena *arena) {
     tfr_error err = {0};
     tfr_status status = TFR_OK;
@@ -567,7 +622,10 @@ static int run_command(const tfr_args *args, tfr_arena *arena) {
     case TFR_CMD_VERSION:
         return print(arena, TFR_STR("tfrewrite " TFR_VERSION "\n"));
     case TFR_CMD_VERIFY:
-        return run_verify(args, arena);
+        if (!args->symbolic) {
+            return run_verify(args, arena);
+        }
+        break;
     case TFR_CMD_CACHE:
         return run_cache(args, arena);
     case TFR_CMD_REWRITE:
@@ -588,6 +646,7 @@ static int run_command(const tfr_args *args, tfr_arena *arena) {
                : args->command == TFR_CMD_WHY    ? run_why(args, rules, project, arena)
                : args->command == TFR_CMD_RULES  ? run_rules(args, rules, arena)
                : args->command == TFR_CMD_WARMUP ? run_warmup(args, rules, project, arena)
+               : args->command == TFR_CMD_VERIFY ? run_symbolic(args, rules, project, arena)
                                                  : run_rewrite(args, rules, project, arena);
     tfr_project_free(project);
     tfr_rules_free(rules);

@@ -132,6 +132,8 @@ static tfr_value see_through(tfr_builder *b, const tfr_module *module, uint32_t 
                              .module = module,
                              .function = op ? UINT32_MAX : function,
                              .op = op,
+                             .helper = op ? 0 : f->name,
+                             .loose = !op && class_index != TFR_NO_CLASS,
                              .first_seq = first_seq,
                              .end_seq = b->seq};
         }
@@ -443,6 +445,14 @@ static tfr_value see_through_op(tfr_builder *b, const tfr_op_reference *ref, tfr
     return see_through(b, ref->module, ref->function, 0, TFR_NO_CLASS, &inner, op);
 }
 
+// `helper`, `self.helper` or `(helper, "keyword", ...)`, as `via=` names it.
+static tfr_name helper_name(const tfr_builder *b, tfr_value via) {
+    const tfr_vnode *n = tfr_flow_node(b->flow, via);
+    if (n->op == TFR_V_TUPLE)
+        n = tfr_flow_node(b->flow, tfr_flow_arg(b->flow, via, 0).value);
+    return n->op == TFR_V_GLOBAL || n->op == TFR_V_ATTR ? n->name : words(b)->via;
+}
+
 static tfr_value tfr_op_call(tfr_builder *b, tfr_str op, tfr_arg callee, const call *c) {
     tfr_module *m = b->flow->module;
     tfr_name name = tfr_names_add(m->names, op);
@@ -451,10 +461,15 @@ static tfr_value tfr_op_call(tfr_builder *b, tfr_str op, tfr_arg callee, const c
     call given = *c; // `via=` and `inner=` are guards at run time, no arguments of the reference
     given.keywords = keywords, given.keyword_values = values, given.keyword_count = 0;
     bool fits = m->op_reference && !c->splat && c->count <= 16;
+    tfr_inline guard = {0};
     for (uint32_t i = 0; i < c->keyword_count && fits; i++) {
         uint32_t n = given.keyword_count;
-        if (c->keywords[i] == words(b)->via || c->keywords[i] == words(b)->inner)
+        bool loose = c->keywords[i] == words(b)->inner; // one op may stand for several calls of it
+        if (loose || c->keywords[i] == words(b)->via) {
+            guard.helper = helper_name(b, c->keyword_values[i].value);
+            guard.loose = loose;
             continue;
+        }
         fits = n < MAX_OP_KEYWORDS;
         if (!fits)
             break;
@@ -468,7 +483,12 @@ static tfr_value tfr_op_call(tfr_builder *b, tfr_str op, tfr_arg callee, const c
         ref = m->op_reference(m->ops, name, c->count, keywords, literals, given.keyword_count);
     if (ref.siblings)
         return siblings_call(b, c);
+    uint32_t seen = b->flow->inlines.count;
     tfr_value v = ref.module ? see_through_op(b, &ref, name, &given) : 0;
+    if (b->flow->inlines.count > seen) {
+        tfr_inline *in = &b->flow->inlines.items[b->flow->inlines.count - 1];
+        in->helper = guard.helper, in->loose = guard.loose;
+    }
     return v ? v : pure_call(b, callee, c, TFR_T_UNKNOWN);
 }
 

@@ -358,6 +358,34 @@ static void build_augmented(tfr_builder *b, uint32_t node) {
         tfr_build_assign(b, left, value, 0);
 }
 
+// Text that is not looked into, with the values that it reads.
+static tfr_value text_value(tfr_builder *b, uint32_t first, uint32_t last, const tfr_arg *args,
+                            uint32_t count) {
+    const tfr_tree *t = tree_of(b);
+    tfr_str text = {t->src->text.data + t->nodes[first].start,
+                    t->nodes[last].end - t->nodes[first].start};
+    return tfr_build_node(b, TFR_V_OPAQUE, tfr_names_add(b->flow->module->names, text), args, count,
+                          0);
+}
+
+// `except ValueError:`, `case 1 if a:`, `match x:`: what stands before the block.
+static tfr_value head_value(tfr_builder *b, uint32_t node, const tfr_arg *args, uint32_t count) {
+    const tfr_tree *t = tree_of(b);
+    uint32_t last = t->nodes[node].child;
+    for (uint32_t c = last; c && tfr_tree_kind(t, c) != TFR_N_BLOCK; c = t->nodes[c].next)
+        if (tfr_tree_kind(t, c) != TFR_N_COMMENT)
+            last = c;
+    return text_value(b, node, last, args, count);
+}
+
+static tfr_value build_operands(tfr_builder *b, uint32_t node) {
+    const tfr_tree *t = tree_of(b);
+    TFR_LIST(tfr_arg) list = {0};
+    for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c))
+        *TFR_PUSH(b->arena, &list) = tfr_build_operand(b, c);
+    return tfr_build_node(b, TFR_V_TUPLE, 0, list.items, list.count, 0);
+}
+
 // ---- compound statements --------------------------------------------------------------------
 
 static tfr_suite_end build_body(tfr_builder *b, uint32_t block_node, uint32_t block) {
@@ -449,7 +477,7 @@ static tfr_suite_end build_loop(tfr_builder *b, uint32_t node) {
         tfr_value element = tfr_build_unique(b, 0, &arg, 1, 0);
         tfr_build_assign(b, tfr_tree_field(t, node, TFR_F_LEFT), element, 0);
     } else {
-        tfr_build_expr(b, tfr_tree_field(t, node, TFR_F_CONDITION));
+        over = tfr_build_expr(b, tfr_tree_field(t, node, TFR_F_CONDITION));
     }
     tfr_suite_end body = build_body(b, tfr_tree_field(t, node, TFR_F_BODY), block);
     uint32_t alternative = tfr_tree_field(t, node, TFR_F_ALTERNATIVE);
@@ -459,7 +487,7 @@ static tfr_suite_end build_loop(tfr_builder *b, uint32_t node) {
         body.exits |= other.exits;
     }
     b->block = was;
-    tfr_build_event(b, TFR_EV_OTHER, node, 0);
+    tfr_build_event(b, TFR_EV_OTHER, node, over);
     leave_region(b, node, first, &before);
     return region_end(body);
 }
@@ -497,6 +525,7 @@ static tfr_suite_end build_parts(tfr_builder *b, uint32_t node) {
     tfr_env before = env_copy(b, &b->frame->env);
     uint32_t first = b->flow->versions.count, way = TFR_WAY_PART, was = b->block;
     tfr_suite_end all = {.falls = true};
+    TFR_LIST(tfr_arg) head = {0};
     tfr_build_event(b, TFR_EV_OTHER, node, 0);
     for (uint32_t n = node, skip = 0; n; n = tfr_tree_walk(t, node, n, skip)) {
         tfr_kind kind = tfr_tree_kind(t, n);
@@ -512,13 +541,15 @@ static tfr_suite_end build_parts(tfr_builder *b, uint32_t node) {
             region_names(b, node, first, false, &before);
             tfr_suite_end part = build_body(b, n, tfr_build_block(b, was, 0, way++));
             all.exits |= part.exits;
-            tfr_build_event(b, TFR_EV_OTHER, n, 0);
+            tfr_build_event(b, TFR_EV_OTHER, n, head_value(b, holder, head.items, head.count));
+            head.count = 0;
             skip = 1;
         } else if (kind == TFR_N_IDENTIFIER) {
-            tfr_build_expr(b, n); // a name that a pattern binds too: it may be a class instead
+            // a name that a pattern binds too: it may be a class instead
+            *TFR_PUSH(b->arena, &head) = tfr_build_operand(b, n);
             skip = 1;
         } else if (kind == TFR_N_CALL || kind == TFR_N_ATTRIBUTE || kind == TFR_N_NAMED) {
-            tfr_build_expr(b, n);
+            *TFR_PUSH(b->arena, &head) = tfr_build_operand(b, n);
             skip = 1;
         }
     }
@@ -536,14 +567,15 @@ static void build_definition(tfr_builder *b, uint32_t node) {
     for (uint32_t n = node; n; n = tfr_tree_walk(t, node, n, false))
         if (tfr_tree_kind(t, n) == TFR_N_NONLOCAL)
             tfr_build_unfit(b, n, "a function inside it rebinds its local names (nonlocal)");
-    tfr_value value = tfr_build_unique(b, 0, NULL, 0, 0);
+    tfr_name text = tfr_names_add(b->flow->module->names, tfr_tree_text(t, node));
+    tfr_value value = tfr_build_unique(b, text, NULL, 0, 0);
     tfr_build_event(b, TFR_EV_CALL, node, value); // decorators and defaults run here
     tfr_build_assign(b, tfr_tree_field(t, def, TFR_F_NAME), value, 0);
 }
 
 static void build_import(tfr_builder *b, uint32_t node) {
     const tfr_tree *t = tree_of(b);
-    tfr_build_event(b, TFR_EV_OTHER, node, 0);
+    tfr_build_event(b, TFR_EV_OTHER, node, text_value(b, node, node, NULL, 0));
     for (uint32_t n = node; n; n = tfr_tree_walk(t, node, n, false)) {
         if (tfr_tree_kind(t, n) == TFR_N_WILDCARD_IMPORT)
             tfr_build_unfit(b, n, "`import *` inside a function");
@@ -613,14 +645,10 @@ static tfr_suite_end build_simple(tfr_builder *b, uint32_t node, tfr_kind kind) 
     case TFR_N_RETURN:
         return build_return(b, node);
     case TFR_N_RAISE:
-        for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c))
-            tfr_build_expr(b, c);
-        tfr_build_event(b, TFR_EV_RAISE, node, 0);
+        tfr_build_event(b, TFR_EV_RAISE, node, build_operands(b, node));
         return (tfr_suite_end){.exits = true};
     case TFR_N_ASSERT:
-        for (uint32_t c = tfr_tree_first(t, node); c; c = tfr_tree_next(t, c))
-            tfr_build_expr(b, c);
-        tfr_build_event(b, TFR_EV_OTHER, node, 0);
+        tfr_build_event(b, TFR_EV_OTHER, node, build_operands(b, node));
         return (tfr_suite_end){.falls = true};
     case TFR_N_BREAK:
     case TFR_N_CONTINUE:

@@ -137,6 +137,8 @@ typedef struct tfr_inline {
     const struct tfr_module *module; // whose function it is
     uint32_t function;               // index in its scope; UINT32_MAX: a tfr op
     tfr_name op;                     // of a tfr op, else 0
+    tfr_name helper;                 // the function's name, or that in a tfr op's `via=`; 0: none
+    bool loose; // a method of the class, or named in `inner=`: may be there less often than before
     uint32_t first_seq, end_seq;
 } tfr_inline;
 
@@ -259,6 +261,9 @@ static inline bool tfr_commutes(const tfr_vnode *a, const tfr_vnode *b) {
 }
 // Whether `outer` holds `block` (or is it).
 bool tfr_flow_within(const tfr_flow *flow, uint32_t block, uint32_t outer);
+
+// What kind of value it is, in words: for messages.
+tfr_str tfr_flow_describe(const tfr_flow *flow, tfr_value value, tfr_arena *arena);
 
 // The dotted path of an expression ("torch.nn.Linear"), by the module's bindings alone; 0: none.
 tfr_name tfr_module_path(const tfr_module *module, tfr_names *names, uint32_t ast);

@@ -105,3 +105,32 @@ tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *num
         flow->result = end.value;
     return flow;
 }
+
+tfr_str tfr_flow_describe(const tfr_flow *flow, tfr_value value, tfr_arena *arena) {
+    const tfr_vnode *n = tfr_flow_node(flow, value);
+    tfr_str name = tfr_names_text(flow->module->names, n->name);
+    switch ((tfr_op)n->op) {
+    case TFR_V_ATEN:
+    case TFR_V_GLOBAL:
+    case TFR_V_CONST:
+        return tfr_str_format(arena, "`%.*s`", (int)name.len, name.data);
+    case TFR_V_ATTR:
+        return tfr_str_format(arena, "the attribute `%.*s`", (int)name.len, name.data);
+    case TFR_V_PARAM:
+        return tfr_str_format(arena, "the argument `%.*s`", (int)name.len, name.data);
+    case TFR_V_PHI:
+        return TFR_STR("a choice between two values");
+    case TFR_V_MODULE:
+        return TFR_STR("the call of a submodule");
+    case TFR_V_TUPLE:
+        return TFR_STR("a tuple");
+    case TFR_V_INDEX:
+        return TFR_STR("an item or slice");
+    case TFR_V_ITEM:
+        return tfr_str_format(arena, "result %.*s of several", (int)name.len, name.data);
+    case TFR_V_COMPARE:
+        return tfr_str_format(arena, "a comparison `%.*s`", (int)name.len, name.data);
+    default:
+        return TFR_STR("another expression");
+    }
+}

@@ -563,15 +563,7 @@ static void read_functions(reader *r) {
 }
 
 static void module_init(reader *r) {
-    r->module = (tfr_module){.arena = r->arena,
-                             .scope = &r->scope,
-                             .canon = r->rules->canon,
-                             .words = tfr_canon_words(r->rules->canon),
-                             .names = &r->names,
-                             .ops = tfr_rules_as_ops(r->rules),
-                             .op_reference = tfr_rules_reference};
-    r->module.purity = TFR_NEW_ARRAY(r->arena, uint8_t, r->scope.classes.count + 1);
-    r->module.flows = TFR_NEW_ARRAY(r->arena, tfr_flow *, r->scope.functions.count + 1);
+    tfr_rules_module(&r->module, r->rules, &r->scope, &r->names, r->arena);
     r->facts = (tfr_facts){.module = &r->module,
                            .config = r->options->config,
                            .config_name = r->options->config_name,

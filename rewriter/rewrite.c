@@ -102,42 +102,13 @@ static void add_fused(rewriter *r, const tfr_flow *flow, const tfr_match *m, con
     *TFR_PUSH(r->arena, &r->report->fused) = item;
 }
 
-static tfr_str describe(const rewriter *r, const tfr_flow *flow, tfr_value value) {
-    const tfr_vnode *n = tfr_flow_node(flow, value);
-    tfr_str name = tfr_names_text(&r->names, n->name);
-    switch ((tfr_op)n->op) {
-    case TFR_V_ATEN:
-    case TFR_V_GLOBAL:
-    case TFR_V_CONST:
-        return tfr_str_format(r->arena, "`%.*s`", (int)name.len, name.data);
-    case TFR_V_ATTR:
-        return tfr_str_format(r->arena, "the attribute `%.*s`", (int)name.len, name.data);
-    case TFR_V_PARAM:
-        return tfr_str_format(r->arena, "the argument `%.*s`", (int)name.len, name.data);
-    case TFR_V_PHI:
-        return TFR_STR("a choice between two values");
-    case TFR_V_MODULE:
-        return TFR_STR("the call of a submodule");
-    case TFR_V_TUPLE:
-        return TFR_STR("a tuple");
-    case TFR_V_INDEX:
-        return TFR_STR("an item or slice");
-    case TFR_V_ITEM:
-        return tfr_str_format(r->arena, "result %.*s of several", (int)name.len, name.data);
-    case TFR_V_COMPARE:
-        return tfr_str_format(r->arena, "a comparison `%.*s`", (int)name.len, name.data);
-    default:
-        return TFR_STR("another expression");
-    }
-}
-
 static void report_near(rewriter *r, const tfr_flow *flow, const tfr_near *near) {
     tfr_str reason;
     if (near->why) {
         reason = tfr_str_from(near->why);
     } else {
-        tfr_str want = describe(r, near->rule->flow, near->expected);
-        tfr_str have = describe(r, flow, near->at);
+        tfr_str want = tfr_flow_describe(near->rule->flow, near->expected, r->arena);
+        tfr_str have = tfr_flow_describe(flow, near->at, r->arena);
         reason = tfr_str_format(r->arena, "needs %.*s here, has %.*s", (int)want.len, want.data,
                                 (int)have.len, have.data);
     }
@@ -636,16 +607,7 @@ static void gather(rewriter *r, tfr_edits *all, uint32_t first, uint32_t end) {
 }
 
 static void module_init(rewriter *r, tfr_module *m, const tfr_scope *scope) {
-    const tfr_rules *rules = r->options->rules;
-    *m = (tfr_module){.arena = r->arena,
-                      .scope = scope,
-                      .canon = rules->canon,
-                      .words = tfr_canon_words(rules->canon),
-                      .names = &r->names,
-                      .ops = tfr_rules_as_ops(rules),
-                      .op_reference = tfr_rules_reference};
-    m->purity = TFR_NEW_ARRAY(r->arena, uint8_t, scope->classes.count + 1);
-    m->flows = TFR_NEW_ARRAY(r->arena, tfr_flow *, scope->functions.count + 1);
+    tfr_rules_module(m, r->options->rules, scope, &r->names, r->arena);
     tfr_imports_attach(r->imports, m);
 }
 
@@ -685,8 +647,11 @@ static uint32_t first_wrong(rewriter *r, const tfr_tree *tree, const char **why)
     for (uint32_t i = 0; i < r->changed_count; i++) {
         tfr_flow *flow =
             tfr_flow_build(module, r->changed[i].function, r->changed[i].flow->numbers);
-        if (!tfr_check_flows(r->changed[i].flow, flow, why))
-            return i;
+        tfr_difference found;
+        if (tfr_check_flows(r->changed[i].flow, flow, &found))
+            continue;
+        *why = found.what;
+        return i;
     }
     return r->changed_count;
 }

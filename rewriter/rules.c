@@ -534,6 +534,19 @@ static void print_kernels(tfr_buf *out, const tfr_rules *rules, const tfr_op_inf
                        (int)info->cuda.len, info->cuda.data);
 }
 
+void tfr_rules_module(tfr_module *out, const tfr_rules *rules, const tfr_scope *scope,
+                      tfr_names *names, tfr_arena *arena) {
+    *out = (tfr_module){.arena = arena,
+                        .scope = scope,
+                        .canon = rules->canon,
+                        .words = tfr_canon_words(rules->canon),
+                        .names = names,
+                        .ops = tfr_rules_as_ops(rules),
+                        .op_reference = tfr_rules_reference};
+    out->purity = TFR_NEW_ARRAY(arena, uint8_t, scope->classes.count + 1);
+    out->flows = TFR_NEW_ARRAY(arena, tfr_flow *, scope->functions.count + 1);
+}
+
 tfr_status tfr_rules_print(tfr_buf *out, const tfr_rules *rules, const char *op, tfr_error *err) {
     bool found = false;
     for (uint32_t i = 0; i < rules->ops.count; i++) {

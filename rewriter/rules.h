@@ -31,6 +31,10 @@ tfr_op_reference tfr_rules_reference(const struct tfr_ops *ops, tfr_name op, uin
                                      const tfr_name *keywords, const tfr_name *literals,
                                      uint32_t keyword_count);
 
+// What is known of a file before its functions are lowered.
+void tfr_rules_module(tfr_module *out, const tfr_rules *rules, const tfr_scope *scope,
+                      tfr_names *names, tfr_arena *arena);
+
 static inline const struct tfr_ops *tfr_rules_as_ops(const tfr_rules *rules) {
     return (const struct tfr_ops *)rules;
 }

@@ -88,7 +88,7 @@ def _summary(long: bool) -> None:
 def main(words: list[str]) -> int:
     if words and words[0] == "run":
         return run(words[1:])
-    if words and words[0] == "verify":
+    if words and words[0] == "verify" and "--symbolic" not in words:
         from tfrewrite import verify
 
         return verify.main(words[1:])

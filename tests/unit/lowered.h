@@ -26,15 +26,7 @@ __attribute__((unused)) static lowered *lower(const tfr_rules *rules, tfr_names 
     }
     tfr_tree_free(&l->tree);
     tfr_scope_build(&l->scope, &l->tree, names, arena);
-    l->module = (tfr_module){.arena = arena,
-                             .scope = &l->scope,
-                             .canon = rules->canon,
-                             .words = tfr_canon_words(rules->canon),
-                             .names = names,
-                             .ops = tfr_rules_as_ops(rules),
-                             .op_reference = tfr_rules_reference};
-    l->module.purity = TFR_NEW_ARRAY(arena, uint8_t, l->scope.classes.count + 1);
-    l->module.flows = TFR_NEW_ARRAY(arena, tfr_flow *, l->scope.functions.count + 1);
+    tfr_rules_module(&l->module, rules, &l->scope, names, arena);
     return l;
 }
 

@@ -7,6 +7,7 @@
 #define HEAD                                                                                       \
     "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"                        \
     "from tfrewrite import ops as tfr\n"                                                           \
+    "def h(a, b): return F.silu(a) * b\n"                                                          \
     "class M(nn.Module):\n    def __init__(self):\n"                                               \
     "        self.q, self.k = nn.Linear(8, 8), nn.Linear(8, 8)\n"                                  \
     "    def forward(self, x: torch.Tensor, y, c, d):\n        "
@@ -24,8 +25,8 @@ static const char *verdict(const char *before, const char *after) {
         tfr_str text = tfr_str_format(arena, HEAD "%s\n", i ? after : before);
         flows[i] = flow_of(lower(rules, &names, arena, text.data), "forward", numbers);
     }
-    const char *why = NULL;
-    return tfr_check_flows(flows[0], flows[1], &why) ? NULL : why;
+    tfr_difference found;
+    return tfr_check_flows(flows[0], flows[1], &found) ? NULL : found.what;
 }
 
 static void right_rewrites(void) {
@@ -33,6 +34,7 @@ static void right_rewrites(void) {
         {"return self.q(x), self.k(x)", "q, k = tfr.linears(x, self.q, self.k); return q, k"},
         {"t = x * 2; return t + 1", "return x * 2 + 1"},
         {"return F.silu(x) * y", "return tfr.act_mul(F.silu, x, y)"},
+        {"return h(x, y)", "return tfr.act_mul(F.silu, x, y, via=h)"},
         {"foo(x); return self.q(x)", "foo(x); q = self.q(x); return q"},
         {"if c: return x\n        return y", "if c:\n            return x\n        return y"},
         {"for i in y: foo(i)\n        return x",
@@ -73,6 +75,41 @@ static void wrong_rewrites(void) {
         {"return y < c <= d", "return y > c <= d"},
         {"return c and (y := x), y", "return (y := x) if c else c, x"},
         {"return x", "return locals()"},
+        {"z = x * 2; x.mul_(2); return z", "x.mul_(2); z = x * 2; return z"},
+        {"for i in y: x = x * 2\n        return x", "for i in y: x = x * 3\n        return x"},
+        {"for i in y: x = x * 2\n        return x",
+         "for i in y:\n"
+         "            if i: x = x * 2\n        return x"},
+        {"if c: z = x\n        if c: return z", "if c: z = y\n        if c: return z"},
+        {"z = x\n        while c: z = d\n        return z",
+         "z = y\n        while c: z = d\n        return z"},
+        {"while c: foo()\n        return x", "while d: foo()\n        return x"},
+        {"for i in y:\n            if i: break\n        return x",
+         "for i in y:\n            if i: continue\n        return x"},
+        {"try: foo()\n        except ValueError: pass\n        return x",
+         "try: foo()\n        except KeyError: pass\n        return x"},
+        {"match x:\n            case 1: foo()\n        return x",
+         "match x:\n            case 2: foo()\n        return x"},
+        {"match x:\n            case 1: foo()\n        return x",
+         "match y:\n            case 1: foo()\n        return x"},
+        {"match x:\n            case 1 if c: foo()\n        return x",
+         "c = d\n        match x:\n            case 1 if c: foo()\n        return x"},
+        {"assert c; return x", "assert d; return x"},
+        {"raise c", "raise d"},
+        {"raise c from d", "raise c"},
+        {"import a; return a", "import b as a; return a"},
+        {"g = lambda t: t * c; return g(x)", "c = d; g = lambda t: t * c; return g(x)"},
+        {"c = 1; g = lambda t: t * c; return g(x)", "c = 2; g = lambda t: t * c; return g(x)"},
+        {"g = lambda t=c: t; return g(x)", "g = lambda t=d: t; return g(x)"},
+        {"def g(t): return t * 2\n        return g(x)",
+         "def g(t): return t * 3\n        return g(x)"},
+        {"return x if c else self.q(x)", "q = self.q(x); return x if c else q"},
+        {"return x", "q = self.q(x); return x"},
+        {"self.q(x); return x", "return x"},
+        {"return h(x, y)", "return tfr.act_mul(F.silu, x, y)"},
+        {"return h(x, y)", "return tfr.act_mul(F.silu, x, y, via=g)"},
+        {"return F.silu(x) * y", "return tfr.act_mul(F.silu, x, y, via=h)"},
+        {"return F.silu(x) * foo(x)", "return tfr.act_mul(F.silu, x, foo(x))"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (verdict(cases[i][0], cases[i][0]) != NULL)
