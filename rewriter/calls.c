@@ -401,6 +401,25 @@ static bool is_pure(const tfr_builder *b, tfr_str path, const call *c) {
     return false;
 }
 
+// What a module, or None, of `tfr.linears` gives; `a if c else b` gives the result of one of them.
+static tfr_value sibling_result(tfr_builder *b, tfr_arg module, const tfr_arg *x) {
+    const tfr_vnode *n = tfr_flow_node(b->flow, module.value);
+    if (n->op == TFR_V_CONST && n->name == words(b)->none)
+        return module.value;
+    call one = {.count = 1, .args = x};
+    if (n->op != TFR_V_PHI)
+        return module_call(b, module, &one);
+    tfr_arg args[3] = {tfr_flow_arg(b->flow, module.value, 0)};
+    uint32_t was = b->block;
+    for (uint32_t i = 1; i < 3; i++) {
+        b->block =
+            tfr_build_branch(b, was, args[0].value, 0, i == 1 ? TFR_WAY_TRUE : TFR_WAY_FALSE);
+        args[i].value = sibling_result(b, tfr_flow_arg(b->flow, module.value, i), x);
+    }
+    b->block = was;
+    return tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0);
+}
+
 static tfr_value siblings_call(tfr_builder *b, const call *c) {
     tfr_arg elements[MAX_ARGS];
     uint32_t n = 0;
@@ -408,10 +427,8 @@ static tfr_value siblings_call(tfr_builder *b, const call *c) {
     uint32_t first_seq = b->seq;
     if (outermost)
         b->call_ast = c->ast;
-    for (uint32_t i = 1; i < c->count; i++) {
-        call one = {.count = 1, .args = c->args};
-        elements[n++] = (tfr_arg){module_call(b, c->args[i], &one), 0};
-    }
+    for (uint32_t i = 1; i < c->count; i++)
+        elements[n++] = (tfr_arg){sibling_result(b, c->args[i], c->args), 0};
     tfr_value v = tfr_build_node(b, TFR_V_TUPLE, 0, elements, n, c->ast);
     b->flow->nodes.items[v].type = TFR_T_TUPLE;
     if (outermost) {

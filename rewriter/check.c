@@ -57,12 +57,18 @@ static bool timeless(const tfr_vnode *n) {
            n->op == TFR_V_PHI;
 }
 
+// Called where it is not None: `tfr.linears` passes over a module that is None by itself.
+static bool is_guarded(const tfr_flow *f, const tfr_vnode *n) {
+    return n->op == TFR_V_MODULE &&
+           tfr_flow_asks_for(f, n->block, f->args.items[n->first_arg].value);
+}
+
 static uint32_t exact_number(const graph *g, tfr_value v, uint32_t epoch, tfr_numbers *numbers) {
     const tfr_vnode *n = tfr_flow_node(g->flow, v);
     const tfr_words *w = g->flow->module->words;
     bool when = !timeless(n);
-    uint32_t key[20] = {n->number, when ? epoch : 0,
-                        when ? g->flow->blocks.items[n->block].key : 0};
+    uint32_t block = is_guarded(g->flow, n) ? g->flow->blocks.items[n->block].parent : n->block;
+    uint32_t key[20] = {n->number, when ? epoch : 0, when ? g->flow->blocks.items[block].key : 0};
     uint32_t count = 3;
     for (uint32_t i = 0; i < n->arg_count; i++) {
         if (count == 20) { // fold long argument lists
@@ -268,11 +274,17 @@ static bool check_captured(graph *a, graph *b, tfr_difference *d) {
 // The first call of a module in `b` that `a` does not make, also one whose result is not used.
 static tfr_value extra_call(const graph *a, const graph *b, const tfr_numbers *numbers) {
     bool *made = TFR_NEW_ARRAY(numbers->arena, bool, numbers->count + 1);
-    for (tfr_value v = 1; v < a->flow->nodes.count; v++)
+    bool *unasked = TFR_NEW_ARRAY(numbers->arena, bool, numbers->count + 1);
+    for (tfr_value v = 1; v < a->flow->nodes.count; v++) {
         made[a->exact[v]] = true;
-    for (tfr_value v = 1; v < b->flow->nodes.count; v++)
-        if (tfr_flow_node(b->flow, v)->op == TFR_V_MODULE && !made[b->exact[v]])
+        unasked[a->exact[v]] |= !is_guarded(a->flow, tfr_flow_node(a->flow, v));
+    }
+    for (tfr_value v = 1; v < b->flow->nodes.count; v++) {
+        const tfr_vnode *n = tfr_flow_node(b->flow, v);
+        bool bare = !n->in_call && !is_guarded(b->flow, n); // would call None
+        if (n->op == TFR_V_MODULE && (!made[b->exact[v]] || (bare && !unasked[b->exact[v]])))
             return v;
+    }
     return 0;
 }
 

@@ -47,11 +47,53 @@ static void render_leaf(tfr_plan *p, tfr_buf *out, uint32_t match, uint32_t leaf
     }
 }
 
+#define MAX_TESTS 8
+
+// `self.k_proj`, or `self.k_proj if test else None` where only `block` calls it.
+static void render_module(tfr_plan *p, tfr_buf *out, uint32_t match, uint32_t leaf) {
+    const tfr_match *m = &p->matches[match];
+    const tfr_flow *f = p->flow;
+    struct {
+        uint32_t ast;
+        bool when;
+    } tests[MAX_TESTS]; // from the innermost
+    uint32_t count = 0;
+    uint32_t block = m->block ? tfr_flow_node(f, m->roots[leaf - 1])->block : 0;
+    for (; block != m->block; block = f->blocks.items[block].parent) {
+        uint32_t ast =
+            tfr_siblings_test(f, block, m->leaves[leaf].value, p->outputs[match].statement);
+        if (ast == TFR_NO_TEST)
+            continue;
+        if (!ast || count == MAX_TESTS) {
+            tfr_plan_fail(p, match, "branch: it runs under too many conditions");
+            return;
+        }
+        tests[count].ast = ast;
+        tests[count++].when = f->blocks.items[block].when;
+    }
+    for (uint32_t i = count; i-- > 0;) {
+        tfr_str text = tfr_tree_text(p->tree, tests[i].ast);
+        if (!tests[i].when)
+            tfr_buf_format(out, "None if %.*s else ", (int)text.len, text.data);
+        else if (i > 0)
+            tfr_buf_add(out, "(", 1);
+    }
+    render_leaf(p, out, match, leaf);
+    for (uint32_t i = 0; i < count; i++) {
+        tfr_str text = tfr_tree_text(p->tree, tests[i].ast);
+        if (!tests[i].when)
+            continue;
+        if (i > 0)
+            tfr_buf_add(out, ")", 1);
+        tfr_buf_format(out, " if %.*s else None", (int)text.len, text.data);
+    }
+}
+
 static void render_modules(tfr_plan *p, tfr_buf *out, uint32_t match) {
     for (uint32_t l = 1; l < p->matches[match].leaf_count; l++) {
         if (l > 1)
             tfr_buf_add(out, ", ", 2);
-        render_leaf(p, out, match, l);
+        render_module(p, out, match, l);
     }
 }
 

@@ -353,6 +353,7 @@ static uint32_t copy_that_takes_over(const tfr_plan *p, uint32_t match, uint32_t
 // How one result of an inserted statement is bound.
 typedef struct binding_choice {
     bool nested;        // inside another result's expression: nobody else needs it
+    bool conditional;   // under a condition: the name is bound before, whether or not it holds
     uint32_t statement; // where it is computed now
     uint32_t direct;    // version that a plain assignment binds it to; 0: it is part of more
     uint32_t copy;      // statement that hands it on under the name that is really used
@@ -364,7 +365,8 @@ static binding_choice look_at_result(const tfr_plan *p, uint32_t match, uint32_t
     binding_choice c = {.statement = tfr_flow_node(p->flow, m->roots[root])->statement};
     for (uint32_t r = 0; r < m->root_count; r++)
         c.nested |= r != root && tfr_tree_covers(p->tree, p->places[match].home[r], ast);
-    if (!c.nested && assigned_expression(p, c.statement) == ast) {
+    c.conditional = m->block && tfr_flow_node(p->flow, m->roots[root])->block != m->block;
+    if (!c.nested && !c.conditional && assigned_expression(p, c.statement) == ast) {
         c.direct = version_bound_by(p, c.statement);
         c.copy = copy_that_takes_over(p, match, c.direct);
     }
@@ -386,6 +388,8 @@ static tfr_str choose_name(tfr_plan *p, uint32_t match, uint32_t root, binding_c
     const tfr_flow *f = p->flow;
     if (c.nested)
         return TFR_STR("_");
+    if (c.conditional)
+        return fresh_name(p, match, root);
     if (c.direct) {
         if (c.copy) {
             tfr_name name = f->versions.items[version_bound_by(p, c.copy)].name;
@@ -437,8 +441,9 @@ static bool plan_output(tfr_plan *p, uint32_t match, bool *absorbed) {
     uint32_t first = UINT32_MAX, needed = 0, last_needed = 0;
     for (uint32_t r = 0; r < m->root_count; r++) {
         uint32_t s = tfr_flow_node(p->flow, m->roots[r])->statement;
-        if (s < first)
-            first = s;
+        uint32_t at = m->block ? tfr_siblings_statement(p->flow, m->roots[r], m->block) : s;
+        if (at < first)
+            first = at;
         bool nested = false;
         for (uint32_t q = 0; q < m->root_count; q++)
             nested |= q != r && tfr_tree_covers(p->tree, place->home[q], place->home[r]);
@@ -446,7 +451,7 @@ static bool plan_output(tfr_plan *p, uint32_t match, bool *absorbed) {
         if (!nested && (!version || p->live[version]))
             needed++, last_needed = r;
     }
-    bool holds_all = needed == 1;
+    bool holds_all = needed == 1 && !m->block;
     for (uint32_t r = 0; r < m->root_count; r++)
         holds_all &= tfr_tree_covers(p->tree, place->home[last_needed], place->home[r]);
     if (holds_all) {

@@ -20,6 +20,29 @@ uint32_t tfr_build_block(tfr_builder *b, uint32_t parent, uint32_t condition, ui
     return f->blocks.count - 1;
 }
 
+uint32_t tfr_build_branch(tfr_builder *b, uint32_t parent, tfr_value test, uint32_t ast,
+                          uint32_t way) {
+    uint32_t block = tfr_build_block(b, parent, tfr_flow_node(b->flow, test)->number, way);
+    if (way == TFR_WAY_TRUE || way == TFR_WAY_FALSE) {
+        tfr_block *made = &b->flow->blocks.items[block];
+        made->test = test;
+        made->when = way == TFR_WAY_TRUE;
+        made->test_ast = outer(b) ? tfr_tree_unparen(tree_of(b), ast) : 0;
+    }
+    return block;
+}
+
+bool tfr_flow_asks_for(const tfr_flow *flow, uint32_t block, tfr_value module) {
+    const tfr_block *b = &flow->blocks.items[block];
+    const tfr_vnode *n = tfr_flow_node(flow, b->test);
+    const tfr_words *w = flow->module->words;
+    if (!b->test || n->op != TFR_V_COMPARE || n->name != (b->when ? w->is_not : w->is))
+        return false;
+    const tfr_vnode *right = tfr_flow_node(flow, tfr_flow_arg(flow, b->test, 1).value);
+    return right->op == TFR_V_CONST && right->name == w->none &&
+           tfr_flow_same(flow, tfr_flow_arg(flow, b->test, 0).value, module);
+}
+
 bool tfr_flow_within(const tfr_flow *flow, uint32_t block, uint32_t outer_block) {
     for (; block; block = flow->blocks.items[block].parent)
         if (block == outer_block)
@@ -425,15 +448,15 @@ static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, in
         tfr_build_unfit(b, clause, "an if statement with more than 150 elif branches");
         return (tfr_suite_end){.falls = true, .partial = true};
     }
-    tfr_value condition = tfr_build_expr(b, tfr_tree_field(t, clause, TFR_F_CONDITION));
-    uint32_t number = tfr_flow_node(b->flow, condition)->number;
+    uint32_t test = tfr_tree_field(t, clause, TFR_F_CONDITION);
+    tfr_value condition = tfr_build_expr(b, test);
     tfr_env before = env_copy(b, &b->frame->env);
-    uint32_t block = tfr_build_block(b, b->block, number, TFR_WAY_TRUE);
+    uint32_t block = tfr_build_branch(b, b->block, condition, test, TFR_WAY_TRUE);
     tfr_suite_end yes = build_body(b, tfr_tree_field(t, clause, TFR_F_CONSEQUENCE), block);
     tfr_env yes_env = b->frame->env;
     b->frame->env = before;
     uint32_t was = b->block;
-    b->block = tfr_build_block(b, was, number, TFR_WAY_FALSE);
+    b->block = tfr_build_branch(b, was, condition, test, TFR_WAY_FALSE);
     uint32_t next = clause == node ? tfr_tree_first(t, node) : tfr_tree_next(t, clause);
     tfr_suite_end no = build_alternative(b, node, next, depth);
     b->block = was;

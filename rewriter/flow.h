@@ -129,6 +129,11 @@ typedef struct tfr_block {
     uint32_t parent;
     uint32_t key; // equal keys: the same conditions, written anywhere
     bool guarded; // the body of a try or with
+    // Of the branches of an if: what is tested, whether it must hold, its text in the outer
+    // function.
+    tfr_value test;
+    bool when;
+    uint32_t test_ast;
 } tfr_block;
 
 // A helper that was seen through: calls from..to are its nodes.
@@ -259,6 +264,8 @@ static inline bool tfr_commutes(const tfr_vnode *a, const tfr_vnode *b) {
     bool tensor = a->type == TFR_T_TENSOR || b->type == TFR_T_TENSOR;
     return tensor || (a->type == TFR_T_NUMBER && b->type == TFR_T_NUMBER);
 }
+// Whether a block is the branch where `module is not None`.
+bool tfr_flow_asks_for(const tfr_flow *flow, uint32_t block, tfr_value module);
 // Whether `outer` holds `block` (or is it).
 bool tfr_flow_within(const tfr_flow *flow, uint32_t block, uint32_t outer);
 

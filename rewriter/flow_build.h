@@ -72,6 +72,9 @@ typedef enum tfr_way { // how control gets into a block
     TFR_WAY_PART, // and above: the parts of a try or match, in order
 } tfr_way;
 uint32_t tfr_build_block(tfr_builder *b, uint32_t parent, uint32_t condition, uint32_t way);
+// What runs when `test`, whose text is at `ast`, holds (TFR_WAY_TRUE) or not, or another way.
+uint32_t tfr_build_branch(tfr_builder *b, uint32_t parent, tfr_value test, uint32_t ast,
+                          uint32_t way);
 void tfr_build_event(tfr_builder *b, tfr_event_kind kind, uint32_t ast, tfr_value value);
 void tfr_build_unfit(tfr_builder *b, uint32_t ast, const char *why);
 uint32_t tfr_build_lookup(const tfr_builder *b, tfr_name name); // version; 0: not local

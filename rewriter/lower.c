@@ -236,6 +236,56 @@ void tfr_build_capture(tfr_builder *b, uint32_t ast) {
 // Sets the names of a file that is imported from apart from those of the file itself.
 static uint32_t salt_of(uint32_t home) { return home > 1 ? home << 8 : 0; }
 
+// The number of `a is None` for `a is not None`, of `a` for `not a`, and the other way round.
+static uint32_t opposite(tfr_builder *b, tfr_value test) {
+    const tfr_vnode *n = tfr_flow_node(b->flow, test);
+    const tfr_arg *args = b->flow->args.items + n->first_arg;
+    if (n->op == TFR_V_NOT)
+        return tfr_flow_node(b->flow, args[0].value)->number;
+    if (n->op == TFR_V_COMPARE && (n->name == words(b)->is || n->name == words(b)->is_not))
+        return number_of(b, TFR_V_COMPARE,
+                         n->name == words(b)->is ? words(b)->is_not : words(b)->is, args, 2, 0);
+    tfr_arg arg = {test, 0};
+    return number_of(b, TFR_V_NOT, 0, &arg, 1, 0);
+}
+
+// Whether a test is known to hold (1) or not (0) where the builder is; -1: not known.
+static int known_here(tfr_builder *b, tfr_value test) {
+    uint32_t same = tfr_flow_node(b->flow, test)->number, other = opposite(b, test);
+    for (uint32_t i = b->block; i; i = b->flow->blocks.items[i].parent) {
+        const tfr_block *block = &b->flow->blocks.items[i];
+        uint32_t number = block->test ? tfr_flow_node(b->flow, block->test)->number : 0;
+        if (number && number == same)
+            return block->when;
+        if (number && number == other)
+            return !block->when;
+    }
+    return -1;
+}
+
+// What a test says stays so: it is about None, or nothing happened since it was made that could
+// empty a list or fill a tensor.
+static bool holds_on(const tfr_builder *b, tfr_value test) {
+    const tfr_vnode *n = tfr_flow_node(b->flow, test);
+    if (!tfr_flow_event_between(b->flow, n->seq, UINT32_MAX))
+        return true;
+    const tfr_vnode *right = tfr_flow_node(b->flow, tfr_flow_arg(b->flow, test, 1).value);
+    return n->op == TFR_V_COMPARE && (n->name == words(b)->is || n->name == words(b)->is_not) &&
+           right->op == TFR_V_CONST && right->name == words(b)->none;
+}
+
+// `a if c else b` read under c is a.
+static tfr_value chosen(tfr_builder *b, tfr_value value) {
+    while (tfr_flow_node(b->flow, value)->op == TFR_V_PHI) {
+        tfr_value test = tfr_flow_arg(b->flow, value, 0).value;
+        int holds = holds_on(b, test) ? known_here(b, test) : -1;
+        if (holds < 0)
+            return value;
+        value = tfr_flow_arg(b->flow, value, holds ? 1 : 2).value;
+    }
+    return value;
+}
+
 static tfr_value build_identifier(tfr_builder *b, uint32_t ast, uint32_t *outer_ast) {
     tfr_name name = intern(b, ast);
     uint32_t version = tfr_build_lookup(b, name);
@@ -246,7 +296,7 @@ static tfr_value build_identifier(tfr_builder *b, uint32_t ast, uint32_t *outer_
                 (tfr_read){.ast = ast, .version = version, .statement = b->statement};
         else
             *outer_ast = v->outer_ast;
-        return v->value;
+        return chosen(b, v->value);
     }
     const tfr_binding *binding = tfr_scope_lookup(b->frame->module->scope, name);
     tfr_name path = binding && binding->kind == TFR_BIND_IMPORT ? binding->path : name;
@@ -445,13 +495,12 @@ static tfr_value build_unary(tfr_builder *b, uint32_t ast) {
 }
 
 // Runs only under a condition: its values belong to a block of their own.
-static tfr_arg conditional_operand(tfr_builder *b, uint32_t ast, tfr_value condition,
-                                   uint32_t way) {
+static tfr_arg conditional_operand(tfr_builder *b, uint32_t ast, tfr_arg condition, uint32_t way) {
     uint32_t was = b->block, first = b->flow->versions.count;
-    b->block = tfr_build_block(b, was, tfr_flow_node(b->flow, condition)->number, way);
+    b->block = tfr_build_branch(b, was, condition.value, condition.ast, way);
     tfr_arg arg = tfr_build_operand(b, ast);
     b->block = was;
-    tfr_build_maybe_bound(b, first, condition);
+    tfr_build_maybe_bound(b, first, condition.value);
     return arg;
 }
 
@@ -459,8 +508,8 @@ static tfr_value build_boolean(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     tfr_arg args[2] = {tfr_build_operand(b, tfr_tree_field(t, ast, TFR_F_LEFT)), {0, 0}};
     tfr_name op = intern(b, tfr_tree_field(t, ast, TFR_F_OPERATOR));
-    args[1] = conditional_operand(b, tfr_tree_field(t, ast, TFR_F_RIGHT), args[0].value,
-                                  TFR_WAY_SHORT_CIRCUIT);
+    args[1] =
+        conditional_operand(b, tfr_tree_field(t, ast, TFR_F_RIGHT), args[0], TFR_WAY_SHORT_CIRCUIT);
     return tfr_build_node(b, TFR_V_BOOL, op, args, 2, ast);
 }
 
@@ -469,8 +518,8 @@ static tfr_value build_conditional(tfr_builder *b, uint32_t ast) {
     uint32_t yes = tfr_tree_first(t, ast), condition = tfr_tree_next(t, yes);
     uint32_t no = tfr_tree_next(t, condition);
     tfr_arg args[3] = {tfr_build_operand(b, condition), {0, 0}, {0, 0}};
-    args[1] = conditional_operand(b, yes, args[0].value, TFR_WAY_TRUE);
-    args[2] = conditional_operand(b, no, args[0].value, TFR_WAY_FALSE);
+    args[1] = conditional_operand(b, yes, args[0], TFR_WAY_TRUE);
+    args[2] = conditional_operand(b, no, args[0], TFR_WAY_FALSE);
     tfr_type left = (tfr_type)tfr_flow_node(b->flow, args[1].value)->type;
     bool same = left == (tfr_type)tfr_flow_node(b->flow, args[2].value)->type;
     return typed(b, tfr_build_node(b, TFR_V_PHI, 0, args, 3, ast), same ? left : TFR_T_UNKNOWN);
@@ -480,7 +529,7 @@ static tfr_value build_comparison(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     TFR_LIST(tfr_arg) list = {0};
     tfr_buf operators = {.arena = b->arena};
-    tfr_value last = 0;
+    tfr_arg last = {0, 0};
     for (uint32_t c = t->nodes[ast].child; c; c = t->nodes[c].next) {
         tfr_kind kind = tfr_tree_kind(t, c);
         if (kind == TFR_N_COMMENT || kind == TFR_N_LINE_CONTINUATION)
@@ -494,7 +543,7 @@ static tfr_value build_comparison(tfr_builder *b, uint32_t ast) {
         tfr_arg arg = list.count > 1 // a < b < c: c only when a < b
                           ? conditional_operand(b, c, last, TFR_WAY_SHORT_CIRCUIT)
                           : tfr_build_operand(b, c);
-        last = arg.value;
+        last = arg;
         *TFR_PUSH(b->arena, &list) = arg;
     }
     tfr_op kind = list.count == 2 ? TFR_V_COMPARE : TFR_V_OPAQUE;

@@ -468,8 +468,46 @@ static void add_need(maker *m) {
     memcpy(need->tensors, m->tensors, sizeof *need->tensors * m->need.tensor_count);
 }
 
-static void make_needs(reader *r, const op_call *c, tfr_widths *widths,
+// The module that an argument of `linears` is in this instance; 0: None. Of a condition that the
+// instance does not decide, the way with a module.
+static uint32_t given_module(reader *r, const tfr_fact_scope *scope, uint32_t ast) {
+    const tfr_tree *t = &r->tree;
+    ast = tfr_tree_unparen(t, ast);
+    while (tfr_tree_kind(t, ast) == TFR_N_CONDITIONAL) {
+        uint32_t yes = tfr_tree_first(t, ast), condition = tfr_tree_next(t, yes);
+        uint32_t no = tfr_tree_next(t, condition);
+        tfr_fact test = tfr_fact_eval(&r->facts, scope, condition);
+        int truth = tfr_fact_truth(&test);
+        if (truth < 0)
+            truth = tfr_tree_kind(t, yes) != TFR_N_NONE;
+        ast = tfr_tree_unparen(t, truth ? yes : no);
+    }
+    return tfr_fact_eval(&r->facts, scope, ast).kind == TFR_FACT_NONE ? 0 : ast;
+}
+
+// The call without the modules that this instance does not have; false: it needs no kernel then.
+static bool of_instance(reader *r, op_call *c, const tfr_instance *instance) {
+    tfr_fact_scope scope = {.instance = instance};
+    uint32_t count = 1, all = c->count;
+    for (uint32_t i = 1; i < all; i++) {
+        uint32_t module = given_module(r, &scope, c->positional[i]);
+        if (module)
+            c->positional[count++] = module;
+    }
+    c->count = count;
+    if (count < all && count > c->rule->at_least) {
+        tfr_str variant = tfr_names_text(
+            &r->rules->names, c->rule->module->scope->functions.items[c->rule->function].name);
+        c->kernel = tfr_kernels_find(r->options->kernels, c->op, variant, count - 1);
+    }
+    return c->kernel && count > c->rule->at_least;
+}
+
+static void make_needs(reader *r, const op_call *call, tfr_widths *widths,
                        const tfr_instance *instance) {
+    op_call own = *call, *c = &own;
+    if (c->rule->siblings && !of_instance(r, c, instance))
+        return;
     for (size_t d = 0; d < r->options->dtype_count; d++) {
         maker m = {.r = r,
                    .call = c,

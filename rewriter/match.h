@@ -60,6 +60,7 @@ typedef struct tfr_match {
     uint32_t member_count;
     const tfr_arg *map;           // by the rule's node: the user's; NULL for siblings
     const struct tfr_match *wide; // takes its place where more than its one result is read
+    uint32_t block; // of siblings under several conditions: the one that holds all; 0: one
 } tfr_match;
 
 // How far a failed attempt came, for the report.
@@ -85,6 +86,34 @@ bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_val
 // be values on its way.
 bool tfr_match_narrow(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, const tfr_match *wide,
                       tfr_arena *arena);
+
+// siblings.c: the matches of a rule on siblings, one after another.
+typedef struct tfr_apart { // a call that joins no other: where the cause stands, and the call
+    uint32_t ast, call_ast;
+    const char *reason;
+} tfr_apart;
+typedef struct tfr_siblings {
+    tfr_flow *flow;
+    const tfr_rule *rule;
+    tfr_arena *arena;
+    TFR_LIST(tfr_value) calls;
+    TFR_LIST(tfr_apart) apart;
+    bool *seen, *told; // by call: in a match already; said to be apart from another
+    uint8_t *roles;    // by value
+    uint32_t next;
+    bool wide;
+} tfr_siblings;
+void tfr_siblings_find(tfr_siblings *s, tfr_flow *flow, const tfr_rule *rule, const bool *used,
+                       tfr_arena *arena);
+bool tfr_siblings_next(tfr_siblings *s, tfr_match *out);
+// The same again with those alone that run under the conditions of the first.
+bool tfr_siblings_narrow(tfr_siblings *s, tfr_match *m);
+// The statement in `block` that holds a call; 0: none.
+uint32_t tfr_siblings_statement(const tfr_flow *flow, tfr_value call, uint32_t block);
+// The text of a block's condition as it may be written before `statement`; 0: it may not.
+#define TFR_NO_TEST UINT32_MAX // it need not: the module is None where it does not hold
+uint32_t tfr_siblings_test(const tfr_flow *flow, uint32_t block, tfr_value module,
+                           uint32_t statement);
 
 // Whether `value` may be what `kind` asks for; `why` says what is missing.
 bool tfr_match_fits(tfr_flow *flow, tfr_arg value, tfr_param_kind kind, const char **why);

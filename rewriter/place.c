@@ -265,7 +265,9 @@ static bool block_allowed(const tfr_flow *flow, const tfr_match *m, uint32_t blo
 }
 
 static void check_blocks(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
-    p->block = tfr_flow_node(flow, m->roots[0])->block;
+    p->block = m->block ? m->block : tfr_flow_node(flow, m->roots[0])->block;
+    if (m->block) // with the conditions written out
+        return;
     for (uint32_t i = 0; i < m->root_count; i++)
         if (tfr_flow_node(flow, m->roots[i])->block != p->block)
             refuse(p, tfr_flow_node(flow, m->roots[i])->ast,
@@ -287,7 +289,8 @@ static void check_blocks(tfr_place *p, const tfr_flow *flow, const tfr_match *m)
 static uint32_t first_statement(const tfr_flow *flow, const tfr_match *m) {
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < m->root_count; i++) {
-        uint32_t s = tfr_flow_node(flow, m->roots[i])->statement;
+        uint32_t s = m->block ? tfr_siblings_statement(flow, m->roots[i], m->block)
+                              : tfr_flow_node(flow, m->roots[i])->statement;
         if (s < first)
             first = s;
     }
@@ -331,7 +334,8 @@ static void check_statements(tfr_place *p, const tfr_flow *flow, const tfr_match
         return;
     for (uint32_t i = 0; i < m->root_count; i++) {
         const tfr_vnode *n = tfr_flow_node(flow, m->roots[i]);
-        if (flow->statements.items[n->statement].block != p->block)
+        if (m->block ? !tfr_siblings_statement(flow, m->roots[i], m->block)
+                     : flow->statements.items[n->statement].block != p->block)
             refuse(p, n->ast, "branch: it runs only under a condition inside its statement");
     }
 }

@@ -229,118 +229,16 @@ static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) 
     }
 }
 
-// ---- siblings -------------------------------------------------------------------------------
-
-// What a projection's result is used for: adapters (their result goes straight into another
-// nn.Linear) stay apart, and so do the two halves of an MLP from the projections of attention.
-typedef enum sibling_role { ROLE_PLAIN, ROLE_MLP, ROLE_ADAPTER } sibling_role;
-
-static bool is_act(const tfr_flow *f, tfr_value v) {
-    if (tfr_flow_node(f, v)->op == TFR_V_MODULE)
-        return tfr_flow_node(f, tfr_flow_arg(f, v, 0).value)->module == TFR_M_ACT;
-    return tfr_match_is_activation(f, v);
-}
-
-static sibling_role role_as_argument(const tfr_flow *f, tfr_value user, uint32_t a) {
-    const tfr_vnode *n = tfr_flow_node(f, user);
-    if (n->op == TFR_V_MODULE && a > 0 &&
-        tfr_flow_node(f, tfr_flow_arg(f, user, 0).value)->module == TFR_M_LINEAR)
-        return ROLE_ADAPTER;
-    bool gates = n->op == TFR_V_ATEN && n->name == f->module->words->mul &&
-                 is_act(f, tfr_flow_arg(f, user, 1 - (a & 1u)).value);
-    return gates || is_act(f, user) ? ROLE_MLP : ROLE_PLAIN;
-}
-
-// By value: the role that its first use with one gives it.
-static uint8_t *find_roles(const chooser *c) {
-    const tfr_flow *f = c->flow;
-    uint8_t *roles = TFR_NEW_ARRAY(c->r->arena, uint8_t, f->nodes.count);
-    for (uint32_t i = 1; i < f->nodes.count; i++)
-        for (uint32_t a = 0; a < f->nodes.items[i].arg_count; a++) {
-            tfr_value v = tfr_flow_arg(f, i, a).value;
-            if (roles[v] == ROLE_PLAIN)
-                roles[v] = (uint8_t)role_as_argument(f, i, a);
-        }
-    return roles;
-}
-
-static bool is_linear_call(const chooser *c, tfr_value v) {
-    const tfr_vnode *n = tfr_flow_node(c->flow, v);
-    if (n->op != TFR_V_MODULE || n->arg_count != 2 || n->in_call || !n->ast || c->used[v])
-        return false;
-    if (tfr_flow_node(c->flow, tfr_flow_arg(c->flow, v, 0).value)->module != TFR_M_LINEAR)
-        return false;
-    return tfr_flow_node(c->flow, tfr_flow_arg(c->flow, v, 1).value)->op != TFR_V_KEYWORD;
-}
-
-typedef struct linear_calls {
-    tfr_value *items;
-    uint32_t count, cap;
-    bool *seen, *told; // in a match already; said to be apart from another
-    uint8_t *roles;    // by value
-} linear_calls;
-
-static void refuse_sibling(chooser *c, const tfr_rule *rule, tfr_value call, const tfr_event *e) {
-    uint32_t ast = tfr_flow_node(c->flow, call)->ast;
-    add_refused(c->r, c->flow, rule, e ? e->ast : ast, ast,
-                !e ? TFR_STR("branch: this projection of the same input runs under another "
-                             "condition")
-                : e->kind == TFR_EV_WRITE
-                    ? TFR_STR("something is written between the projections, maybe to their input")
-                    : TFR_STR("code with unknown effects runs between the projections"));
-}
-
-// What joins call number `first`: the later calls on its input, up to the first effect.
-static void gather_siblings(chooser *c, linear_calls *calls, uint32_t first, tfr_match *m) {
-    tfr_flow *f = c->flow;
-    tfr_value x = tfr_flow_arg(f, calls->items[first], 1).value;
-    for (uint32_t i = first; i < calls->count; i++) {
-        tfr_value k = calls->items[i];
-        if (calls->seen[i] || calls->roles[k] != calls->roles[calls->items[first]] ||
-            !tfr_flow_same(f, tfr_flow_arg(f, k, 1).value, x))
-            continue;
-        const tfr_vnode *n = tfr_flow_node(f, k);
-        bool other_block = m->root_count && n->block != tfr_flow_node(f, m->roots[0])->block;
-        const tfr_event *e =
-            m->root_count ? tfr_flow_event_between(
-                                f, tfr_flow_node(f, m->roots[m->root_count - 1])->seq, n->seq)
-                          : NULL;
-        if ((other_block || e) && !calls->told[i])
-            refuse_sibling(c, m->rule, k, other_block ? NULL : e);
-        calls->told[i] |= other_block || e;
-        if (e)
-            return;
-        bool twice = false; // one module called twice on one input
-        for (uint32_t q = 0; q < m->root_count; q++)
-            twice |= tfr_flow_same(f, m->roots[q], k);
-        if (other_block || twice || m->root_count == TFR_MAX_ROOTS ||
-            !tfr_flow_same_at(f, tfr_flow_arg(f, k, 1).value, x, n->seq))
-            continue;
-        calls->seen[i] = true;
-        m->roots[m->root_count++] = k;
-        m->members[m->member_count++] = k;
-        m->leaves[m->leaf_count++] = tfr_flow_arg(f, k, 0);
-    }
-}
-
 static void choose_siblings(chooser *c, const tfr_rule *rule) {
-    tfr_flow *f = c->flow;
-    linear_calls calls = {.roles = find_roles(c)};
-    for (uint32_t i = 1; i < f->nodes.count; i++)
-        if (is_linear_call(c, i) && calls.roles[i] != ROLE_ADAPTER)
-            *TFR_PUSH(c->r->arena, &calls) = i;
-    calls.seen = TFR_NEW_ARRAY(c->r->arena, bool, calls.count);
-    calls.told = TFR_NEW_ARRAY(c->r->arena, bool, calls.count);
-    for (uint32_t i = 0; i < calls.count; i++) {
-        if (calls.seen[i])
-            continue;
-        tfr_match m = {.rule = rule};
-        m.members = TFR_NEW_ARRAY(c->r->arena, tfr_value, TFR_MAX_ROOTS);
-        m.leaves[m.leaf_count++] = tfr_flow_arg(f, calls.items[i], 1);
-        gather_siblings(c, &calls, i, &m);
-        if (m.root_count >= rule->at_least)
+    tfr_siblings s;
+    tfr_match m;
+    tfr_siblings_find(&s, c->flow, rule, c->used, c->r->arena);
+    while (tfr_siblings_next(&s, &m))
+        if (!consider(c, &m) && tfr_siblings_narrow(&s, &m))
             consider(c, &m);
-    }
+    for (uint32_t i = 0; i < s.apart.count; i++)
+        add_refused(c->r, c->flow, rule, s.apart.items[i].ast, s.apart.items[i].call_ast,
+                    tfr_str_from(s.apart.items[i].reason));
 }
 
 // ---- one function ---------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import dis
 import inspect
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,7 +25,30 @@ HOOKS = {  # the attributes of nn.Module whose entries a call runs
     "_backward_hooks": "a backward hook",
 }
 
-Siblings = tuple[tuple[str, ...], ...]  # per call: the attributes of self, dotted where deeper
+
+@dataclass(frozen=True)
+class Member:
+    """A module of a call: `self.a`, or `self.a if test else None`."""
+
+    name: str  # the attribute of self, dotted where deeper
+    tests: tuple[tuple[str, bool], ...] = ()  # expressions of `self`, and what they must come to
+
+    def missing_in(self, instance: Any) -> str:
+        """Why the call takes no module here, as far as the instance alone decides; "": it may."""
+        for text, when in self.tests:
+            try:
+                value = eval(text, {}, {"self": instance})
+                if bool(value) != when:
+                    return f"{self.name} is not called: {text} is {value!r:.40}"
+            except Exception:  # what it asks for is made by the first call
+                continue
+        module = instance
+        for part in self.name.split("."):
+            module = getattr(module, part, None)
+        return f"{self.name} is None" if module is None else ""
+
+
+Siblings = tuple[tuple[Member, ...], ...]  # per call
 _Read = tuple[CodeType, dict[str, int], Siblings]  # the code, the ops looked for, what was found
 _siblings: WeakKeyDictionary[FunctionType, _Read] = WeakKeyDictionary()
 
@@ -63,7 +87,7 @@ def siblings_in(value: Any) -> Siblings:
 
     Raises OSError where the source of a function with such a call is not to be had.
     """
-    found: list[tuple[str, ...]] = []
+    found: list[tuple[Member, ...]] = []
     for function in functions(value):
         aliases = _aliases(function)
         known = _sibling_ops() if aliases else {}
@@ -116,7 +140,7 @@ def _op_names(code: CodeType, aliases: set[str]) -> Iterator[str]:
 
 def _read_siblings(
     function: FunctionType, aliases: set[str], known: dict[str, int]
-) -> Iterator[tuple[str, ...]]:
+) -> Iterator[tuple[Member, ...]]:
     code = function.__code__
     if not code.co_argcount:
         return
@@ -133,9 +157,23 @@ def _read_siblings(
             and node.func.value.id in aliases
             and node.func.attr in known
         ):
-            modules = [_of_self(a, code.co_varnames[0]) for a in node.args[known[node.func.attr] :]]
+            modules = [_member(a, code.co_varnames[0]) for a in node.args[known[node.func.attr] :]]
             if len(modules) > 1 and None not in modules:
                 yield tuple(filter(None, modules))
+
+
+def _member(node: ast.expr, owner: str) -> Member | None:
+    tests = []
+    while isinstance(node, ast.IfExp):
+        when = not (isinstance(node.body, ast.Constant) and node.body.value is None)
+        names = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]
+        if all(n.id == owner for n in names):  # else the call decides, not the instance
+            for name in names:
+                name.id = "self"
+            tests.append((ast.unparse(node.test), when))
+        node = node.body if when else node.orelse
+    name = _of_self(node, owner)
+    return Member(name, tuple(tests)) if name else None
 
 
 def _of_self(node: ast.expr, owner: str) -> str | None:

@@ -47,6 +47,21 @@ def _of(passed: tuple[str, ...], **keywords: Any) -> dict[str, Any]:
     return {name: keywords[name] for name in passed}
 
 
+def _present(modules: tuple[Any, ...]) -> list[Any] | None:
+    """The modules that are not None; None: all are."""
+    present = [m for m in modules if m is not None]
+    return present if len(present) < len(modules) else None
+
+
+def _spread(modules: tuple[Any, ...], results: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The results in the places of their modules, None in the others."""
+    spread, used = [], 0
+    for module in modules:
+        spread.append(None if module is None else results[used])
+        used += module is not None
+    return tuple(spread)
+
+
 # ------------------------------------------------------------------ one function per op
 class _AddKeywords(NodeTransformer):
     """`via(q, k)` -> `via(q, k, **_of(passed, unsqueeze_dim=dim))`."""
@@ -101,6 +116,11 @@ def _branch(op: str, variant: _rules.Variant, how: str, note: bool) -> Iterator[
         yield f"    return _{op}_{variant.name}_inner({_passed(variant)}, inner=inner)"
     if how == "auto":
         yield from _kernel_branch(op, variant, note)
+    if variant.at_least is not None:  # a module that is None gives None
+        size = len(variant.positional)
+        yield f"if (present := _present(args[{size}:])) is not None:"
+        yield f"    run = {op} if len(present) >= {variant.at_least} else _{op}_{variant.name}"
+        yield f"    return _spread(args[{size}:], run(*args[:{size}], *present))"
     if note:
         yield f"_note({op!r}, {variant.name!r}, 'reference')"
     yield f"return _{op}_{variant.name}({_passed(variant)})"

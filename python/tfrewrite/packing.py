@@ -23,6 +23,7 @@ from torch import nn
 from tfrewrite import hook, in_force, measure
 
 PACKED, ALREADY, APART, REFUSED = "packed", "already packed", "not packed", "refused"
+ALONE = "alone"  # of the call's modules this instance has one, or none
 
 _ALIGNMENT = 16  # bytes; kernels and compiled code expect weights to start at a multiple
 _ROWS = 24  # a summary fits a screen
@@ -37,6 +38,7 @@ class Group:
     path: str  # of the instance whose method makes the call; "" for the model itself
     kind: str  # its class
     members: tuple[str, ...]  # attributes of the instance, in the order of the call
+    missing: tuple[str, ...] = ()  # why others of the call are not among them
     state: str = APART
     reason: str = ""  # why it was refused, or why only the weights are packed
     copied: int = 0  # bytes
@@ -77,7 +79,7 @@ class Packing:
     def _summary(self) -> str:
         if not self.groups:
             return "no projections that run as one"
-        states = [s for s in (PACKED, ALREADY, APART, REFUSED) if self.of(s)]
+        states = [s for s in (PACKED, ALREADY, APART, REFUSED, ALONE) if self.of(s)]
         copied = sum(g.copied for g in self.groups)
         shown = ", ".join(f"{len(self.of(s))} {s}" for s in states)
         return f"{shown} ({copied:,} bytes copied)" if copied else shown
@@ -87,7 +89,8 @@ class Packing:
         rows: Counter[tuple[str, ...]] = Counter()
         first: dict[tuple[str, ...], str] = {}
         for g in self.groups:
-            row = (g.kind, ", ".join(g.members), g.state, g.reason)
+            without = f" ({', '.join(g.missing)})" if g.missing else ""
+            row = (g.kind, ", ".join(g.members) + without, g.state, g.reason)
             rows[row] += 1
             first.setdefault(row, g.path or "the model")
         for row in list(rows)[:_ROWS]:
@@ -144,7 +147,7 @@ def _measure(model: nn.Module, made: Packing) -> None:
     groups = []
     for group in made.groups:
         members = [_attribute(modules[group.path], name) for name in group.members]
-        if not any(map(_why_not_linear, members)):
+        if members and not any(map(_why_not_linear, members)):
             groups.append(members)
     together = {id(m) for members in groups for m in members}
     singles = [m for m in modules.values() if id(m) not in together and not _why_not_linear(m)]
@@ -171,7 +174,10 @@ def _survey(model: nn.Module, pack: bool) -> Packing:
         if kind not in kinds:
             kinds[kind] = _groups_of(kind, made.unread)
         for members in kinds[kind]:
-            found.append((Group(path, kind.__name__, members), module))
+            missing = [m.missing_in(module) for m in members]
+            names = tuple(m.name for m, why in zip(members, missing) if not why)
+            group = Group(path, kind.__name__, names, tuple(filter(None, missing)))
+            found.append((group, module))
     made.groups = [group for group, _ in found]
     if found:
         packer = _Packer(model, pack)
@@ -182,7 +188,7 @@ def _survey(model: nn.Module, pack: bool) -> Packing:
 
 
 def _groups_of(kind: type, unread: list[str]) -> in_force.Siblings:
-    groups: list[tuple[str, ...]] = []
+    groups: list[tuple[in_force.Member, ...]] = []
     for function in _methods(kind):
         try:
             groups += in_force.siblings_in(function)
@@ -221,6 +227,9 @@ class _Packer:
 
     def settle(self, group: Group, module: nn.Module) -> None:
         linears = [_attribute(module, name) for name in group.members]
+        if len(linears) < 2:
+            group.state = ALONE
+            return
         for name, linear in zip(group.members, linears):
             if why := _why_not_linear(linear):
                 group.state, group.reason = REFUSED, f"{name} {why}"

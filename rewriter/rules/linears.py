@@ -1,6 +1,8 @@
 """linears: several nn.Linear modules applied to one value, as q, k and v or gate and up are.
 
 x: [..., K]; module i: nn.Linear(K, N_i), with or without bias; results: one tensor [..., N_i] per module, as each module alone gives it.
+A module may be None, and so is its result then: `self.v_proj` of an instance that has none, `self.k_proj if test else None` where the source
+calls it under a condition.
 """
 
 from tfrewrite.rules import Linear, Tensor, op, siblings

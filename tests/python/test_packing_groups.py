@@ -105,6 +105,59 @@ def test_where_calls_are_found(merged, monkeypatch):
     assert members(merged) == both
 
 
+class PerInstance(nn.Module):
+    """What one class may differ in: no v, no k at all, other sizes, a bias."""
+
+    def __init__(self, shared=False, with_v=True, sizes=(16, 8, 8), bias=False):
+        super().__init__()
+        self.shared = shared
+        self.q = nn.Linear(8, sizes[0], bias=bias)
+        if not shared:
+            self.k = nn.Linear(8, sizes[1], bias=bias)
+            self.v = nn.Linear(8, sizes[2], bias=bias) if with_v else None
+
+    def forward(self, x, kv=None):
+        q, k, v = tfr.linears(
+            x,
+            self.q,
+            self.k if not self.shared and kv is None else None,
+            None if self.shared else self.v if kv is None else None,
+        )
+        return q, k, v
+
+
+def test_instances_differ():
+    torch.manual_seed(0)
+    kinds = [{}, {"with_v": False}, {"shared": True}, {"sizes": (32, 4, 4), "bias": True}]
+    model = nn.ModuleList(PerInstance(**kind) for kind in [*kinds, {}, {}])
+    model[4].v.register_forward_hook(lambda m, a, o: o * 2)
+    model[5].k = nn.Sequential(model[5].k)
+    x = torch.randn(2, 8)
+    with torch.no_grad():
+        want = [m(x) for m in model]
+        made = tfrewrite.prepare(model, pack=True)
+        for old, m in zip(want, model):
+            for a, b in zip(old, m(x)):
+                assert (a is None and b is None) or close(a, b)
+            assert len(m(x, kv=1)) == 3 and m(x, kv=1)[1:] == (None, None)
+    assert [g.members for g in made.groups] == [
+        *[("q", "k", "v"), ("q", "k"), ("q",)],
+        *[("q", "k", "v")] * 3,
+    ]
+    states = [g.state for g in made.groups]
+    assert states == [PACKED, PACKED, packing.ALONE, PACKED, REFUSED, REFUSED]
+    assert made.groups[1].missing == ("v is None",)
+    assert (
+        made.groups[2].missing[0] == "k is None"
+    )  # `kv` is the call's: the instance tells nothing
+    assert made.groups[2].missing[1] == "v is not called: self.shared is True"
+    text = str(made)
+    assert "PerInstance x1: q, k (v is None): packed" in text
+    assert "refused: v has a forward hook (first: 4)" in text
+    assert "refused: k is a torch.nn.modules.container.Sequential (first: 5)" in text
+    assert len(tfrewrite.prepare(model, pack=True).already) == 3
+
+
 def test_no_source():
     names = {"nn": nn, "tfr": tfr, "__name__": "gone"}
     exec(
@@ -176,10 +229,6 @@ def shared_memory(m):
     m.share_memory()
 
 
-def missing(m):
-    m.k = None
-
-
 def empty(m):
     m.k = nn.Linear(8, 0)
 
@@ -240,7 +289,6 @@ def wrapped(m):
         (over_a_buffer, "k.weight shares memory with all"),
         (sliced_storage, "k.weight shares memory with v.weight"),
         (shared_memory, "q.weight is in memory shared with other processes"),
-        (missing, "k is None"),
         pytest.param(
             empty,
             "k has a weight that is empty",

@@ -243,6 +243,28 @@ static void biases(tfr_arena *arena) {
     CHECK_HAS(needs(arena, text, "{}"), "the biases are not known: config.json has no other");
 }
 
+static void modules_that_are_none(tfr_arena *arena) {
+    const char *text = "from torch import nn\n" CLASS(
+        "A",
+        "        self.shared = config.shared\n"
+        "        self.q = nn.Linear(4, 4, bias=False)\n"
+        "        if not self.shared:\n"
+        "            self.k = nn.Linear(4, 4, bias=False)\n"
+        "            self.v = nn.Linear(4, 4) if config.v else None\n",
+        "        q = self.q(x)\n"
+        "        if self.shared:\n"
+        "            k = v = q\n"
+        "        else:\n"
+        "            k = self.k(x)\n"
+        "            v = self.v(x) if self.v is not None else k\n"
+        "        return q, k, v\n");
+    CHECK_NEEDS(text, "{\"shared\": false, \"v\": true}",
+                "linears.m3 x:bf16[4] w0:bf16 b0:none w1:bf16 b1:none w2:bf16 b2:bf16\n");
+    CHECK_NEEDS(text, "{\"shared\": false, \"v\": false}",
+                "linears.m2 x:bf16[4] w0:bf16 b0:none w1:bf16 b1:none\n");
+    CHECK_NEEDS(text, "{\"shared\": true}", "");
+}
+
 // ---- which classes are made, and how ----------------------------------------------------------
 
 static void instances(tfr_arena *arena) {
@@ -491,6 +513,7 @@ int main(void) {
     files_add_up(arena);
     expressions(arena);
     biases(arena);
+    modules_that_are_none(arena);
     instances(arena);
     sizes_in_forward(arena);
     tables(arena);

@@ -32,6 +32,15 @@ static const char *verdict(const char *before, const char *after) {
 static void right_rewrites(void) {
     static const char *const cases[][2] = {
         {"return self.q(x), self.k(x)", "q, k = tfr.linears(x, self.q, self.k); return q, k"},
+        {"q = self.q(x)\n        if c: y = self.k(x)\n        return q, y",
+         "q, k = tfr.linears(x, self.q, self.k if c else None)\n        if c: y = k\n"
+         "        return q, y"},
+        {"return self.q(x), self.k(x) if c is not None else y",
+         "q, k = tfr.linears(x, self.q, None if c is None else self.k)\n"
+         "        return q, k if c is not None else y"},
+        {"return self.q(x), self.k(x) if self.k is not None else y",
+         "q, k = tfr.linears(x, self.q, self.k)\n"
+         "        return q, k if self.k is not None else y"},
         {"t = x * 2; return t + 1", "return x * 2 + 1"},
         {"return F.silu(x) * y", "return tfr.act_mul(F.silu, x, y)"},
         {"return h(x, y)", "return tfr.act_mul(F.silu, x, y, via=h)"},
@@ -52,6 +61,19 @@ static void wrong_rewrites(void) {
         {"return self.q(x), self.k(x)", "q, k = tfr.linears(y, self.q, self.k); return q, k"},
         {"return self.q(x), self.k(x)", "q, k = tfr.linears(x, self.k, self.q); return q, k"},
         {"return self.q(x), self.k(x)", "q, k = tfr.linears(x, self.q, self.k); return k, q"},
+        {"return self.q(x), self.k(x) if c else y",
+         "q, k = tfr.linears(x, self.q, None if c else self.k)\n"
+         "        return q, k if c else y"},
+        {"return self.q(x), self.k(x) if c else y",
+         "q, k = tfr.linears(x, self.q, self.k if d else None)\n"
+         "        return q, k if c else y"},
+        {"return self.q(x), self.k(x)",
+         "q, k = tfr.linears(x, self.q, self.k if c else None)\n        return q, k"},
+        {"return self.k(x) if self.k is not None else y",
+         "k = self.k(x)\n        return k if self.k is not None else y"},
+        {"q = self.q(x); foo(c); return q, self.k(x) if c else y",
+         "q, k = tfr.linears(x, self.q, self.k if c else None); foo(c)\n"
+         "        return q, k if c else y"},
         {"return F.silu(x) * y", "return tfr.act_mul(F.silu, y, x)"},
         {"return F.silu(x) * y", "return tfr.act_mul(F.gelu, x, y)"},
         {"foo(x); return x", "return x"},
