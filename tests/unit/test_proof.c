@@ -36,7 +36,7 @@ static void right_rewrites(void) {
          "q, k = tfr.linears(x, self.q, self.k if c else None)\n        if c: y = k\n"
          "        return q, y"},
         {"return self.q(x), self.k(x) if c is not None else y",
-         "q, k = tfr.linears(x, self.q, None if c is None else self.k)\n"
+         "q, k = tfr.linears(x, self.q, self.k if c is not None else None)\n"
          "        return q, k if c is not None else y"},
         {"return self.q(x), self.k(x) if self.k is not None else y",
          "q, k = tfr.linears(x, self.q, self.k)\n"
