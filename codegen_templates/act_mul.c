@@ -1,14 +1,19 @@
-// act(gate) * up.
+// act(gate) * up, and its forms.
 //
+// Form. PLAIN: act(gate) * up. With limit = number[0] and [up] = clamp(up, -limit, limit): CLAMPED:
+// act(min(gate, limit)) * [up]; CLAMPED_AFTER: min(act(gate), limit) * [up]; SLOPED_CLAMPED:
+// g * sigmoid(g * slope) * ([up] + 1), g = min(gate, limit), slope = number[1]. SLOPED: gate *
+// sigmoid(gate * slope) * up, slope = number[0]; SWISH: the same with a slope of 1. IN_FLOAT32:
+// act(gate) * up in f32, rounded to the gate's dtype at the end.
 // Layout. TWO_INPUTS: in[0] = gate, in[1] = up, of one shape [..., I]. GATE_UP, UP_GATE: in[0] =
-// [..., 2 I] holds one beside the other, in that order; number[0] is the axis, which must be the
-// last. INTERLEAVED: in[0] = [..., 2 I] holds them in turns. out[0] = [..., I], dense, in the order
-// of the gate's strides. Every input f32 or bf16, the result in the dtype that torch promotes to.
-// Bytes moved: each input read once, the result written once; nothing stays in between.
-// Split: where all three arrays run through memory alike, over pieces of all elements; else over
-// pieces of rows.
-// Rounding: the activation to the gate's dtype (act.h: after each of torch's operations), the
-// product to the result's.
+// [..., 2 I] holds one beside the other, in that order; the last number is the axis, which must be
+// the last. INTERLEAVED: in[0] = [..., 2 I] holds them in turns. out[0] = [..., I], dense, in the
+// order of the gate's strides. Every input f32 or bf16, the result in the dtype that torch promotes
+// to. TWO_INPUTS PLAIN broadcasts: a gate for each row, say. Bytes moved: each input read once, the
+// result written once; nothing stays in between. Split: where all three arrays run through memory
+// alike, over pieces of all elements; else over pieces of rows. Rounding: after each of torch's
+// operations, to the gate's or up's dtype, the product to the result's. (A clamp rounds nothing but
+// its bound.)
 #include "codegen_templates/act.h"
 #include "codegen_templates/act_layouts.h"
 #include "codegen_templates/lay.h"
@@ -18,6 +23,9 @@
 #endif
 #ifndef LAYOUT
 #define LAYOUT (c->option[1])
+#endif
+#ifndef FORM
+#define FORM (c->option[2])
 #endif
 #ifndef GATE_DTYPE
 #define GATE_DTYPE (c->in[0].dtype)
@@ -66,6 +74,37 @@ static void shape_of(const tfr_array *gate, const tfr_array *up, const tfr_array
 
 static int64_t pieces_of(int64_t width) { return (width + PIECE - 1) / PIECE; }
 
+// Where torch raises, or gives a zero whose sign depends on how it was computed.
+static int bad_limit(double limit, int gate_dtype, int up_dtype) {
+    int narrow = gate_dtype == TFR_F16 || up_dtype == TFR_F16;
+    double size = limit < 0 ? -limit : limit, most = narrow ? 65504.0 : 3.38e38;
+    return !(size > 0) || (size > most && size <= 1.7976931348623157e308);
+}
+
+// The result as torch's operations, one after another, would lay it out.
+static void out_as_torch(tfr_call *c, const tfr_array *gate, const tfr_array *up) {
+    tfr_array acted = *gate, other = *up, made;
+    if (FORM == IN_FLOAT32 && gate->dtype != TFR_F32)
+        tfr_out_copy(&acted, gate, TFR_F32);
+    if (FORM == IN_FLOAT32 && up->dtype != TFR_F32)
+        tfr_out_copy(&other, up, TFR_F32);
+    if (has_limit(FORM)) {
+        tfr_out_like(&acted, gate, gate->dtype);
+        tfr_out_like(&other, up, up->dtype);
+    }
+    const tfr_array *glu[] = {&acted, &made};
+    const tfr_array *of[] = {FORM == SLOPED_CLAMPED ? &other : &acted,
+                             FORM == SLOPED_CLAMPED ? &acted : &other};
+    tfr_out_like(&made, &acted, acted.dtype);
+    if (is_sloped(FORM))
+        tfr_out_of(&acted, glu, 2);
+    else if (ACT != IDENTITY)
+        acted = made;
+    tfr_out_of(&c->out[0], of, 2);
+    if (FORM == IN_FLOAT32 && gate->dtype != TFR_F32)
+        tfr_out_copy(&c->out[0], &c->out[0], gate->dtype);
+}
+
 static int tfr_plan(tfr_call *c) {
     tfr_array gate, up;
     const tfr_array *in = &c->in[0];
@@ -74,8 +113,8 @@ static int tfr_plan(tfr_call *c) {
         return tfr_refuse(c, "act_mul: a tensor without dimensions");
     if (LAYOUT != TWO_INPUTS && tfr_last(in) % 2)
         return tfr_refuse(c, "act_mul: the packed width is odd");
-    if ((LAYOUT == GATE_UP || LAYOUT == UP_GATE) && c->number[0] != -1 &&
-        c->number[0] != in->ndim - 1)
+    double axis = c->number[has_limit(FORM) + has_slope(FORM)];
+    if ((LAYOUT == GATE_UP || LAYOUT == UP_GATE) && axis != -1 && axis != in->ndim - 1)
         return tfr_refuse(c, "act_mul: the halves lie along another axis than the last");
     halves(c, &gate, &up);
     if (gate.ndim != up.ndim)
@@ -84,10 +123,9 @@ static int tfr_plan(tfr_call *c) {
         if (gate.size[i] != up.size[i])
             return tfr_refuse(c, "act_mul: gate and up differ in shape");
 
-    tfr_array acted; // what torch would have between the two operations
-    const tfr_array *of[] = {ACT == IDENTITY ? &gate : &acted, &up};
-    tfr_out_like(&acted, &gate, gate.dtype);
-    tfr_out_of(&c->out[0], of, 2);
+    if (has_limit(FORM) && bad_limit(c->number[0], gate.dtype, up.dtype))
+        return tfr_refuse(c, "act_mul: a limit that is 0, no number or too large for the dtype");
+    out_as_torch(c, &gate, &up);
     shape_of(&gate, &up, &c->out[0], &rows, &width);
     c->units = rows * pieces_of(width);
     c->grain = width >= PIECE ? GRAIN / PIECE : GRAIN / (width ? width : 1);
@@ -110,10 +148,40 @@ TFR_INLINE void span(const void *gate, const void *up, void *out, int64_t n, int
     }
 }
 
+// The other forms. The generic build has one loop for all of them.
+static void multiply_form(const void *gate, const void *up, void *out, int64_t n, int act,
+                          int gate_dtype, int up_dtype, int form, const double *number) {
+    int to = result_dtype(form, gate_dtype, up_dtype);
+    int in = form == IN_FLOAT32 ? TFR_F32 : gate_dtype;
+    float slope = form == SWISH ? 1.0f : (float)number[has_limit(form)];
+    tfr_v8 limit = tfr_all((float)number[0]);
+    float gate_limit = tfr_round(limit, gate_dtype)[0], up_limit = tfr_round(limit, up_dtype)[0];
+    for (int64_t i = 0; i < n; i += 8) {
+        tfr_v8 g = tfr_load(gate, i, gate_dtype), u = tfr_load(up, i, up_dtype);
+        if (has_limit(form))
+            u = tfr_at_most(tfr_at_least(u, -up_limit), up_limit);
+        if (has_limit(form) && form != CLAMPED_AFTER)
+            g = tfr_at_most(g, gate_limit);
+        if (is_sloped(form))
+            g = tfr_round(g * tfr_round(tfr_sigmoid(tfr_round(g * slope, in)), in), in);
+        else
+            g = tfr_act(g, act, in);
+        if (form == CLAMPED_AFTER)
+            g = tfr_at_most(g, gate_limit);
+        if (form == SLOPED_CLAMPED)
+            u = tfr_round(u + 1.0f, up_dtype);
+        tfr_store(out, i, g * u, to);
+    }
+}
+
 // n elements, a multiple of 16, that lie one behind another in each array. One loop for each
 // activation and pair of dtypes; with macros only one of them is compiled.
 static void multiply(const void *gate, const void *up, void *out, int64_t n, int act,
-                     int gate_dtype, int up_dtype) {
+                     int gate_dtype, int up_dtype, int form, const double *number) {
+    if (form != PLAIN) {
+        multiply_form(gate, up, out, n, act, gate_dtype, up_dtype, form, number);
+        return;
+    }
 #define DTYPES(name, g, u)                                                                         \
     if (gate_dtype == (g) && up_dtype == (u)) {                                                    \
         span(gate, up, out, n, name, g, u);                                                        \
@@ -155,17 +223,17 @@ static const char *at(const tfr_array *a, int64_t elements) {
 // Any n. The last few elements go through buffers of 16, so that there is no second copy of the
 // loops.
 static void multiply_all(const char *gate, const char *up, char *out, int64_t n, int act,
-                         int gate_dtype, int up_dtype) {
+                         int gate_dtype, int up_dtype, int form, const double *number) {
     int64_t whole = n & ~INT64_C(15), rest = n - whole;
     float g[16] = {0}, u[16] = {0}, o[16]; // of either dtype
-    multiply(gate, up, out, whole, act, gate_dtype, up_dtype);
+    multiply(gate, up, out, whole, act, gate_dtype, up_dtype, form, number);
     if (rest == 0)
         return;
     int64_t gate_size = tfr_size_of(gate_dtype), up_size = tfr_size_of(up_dtype);
-    int64_t out_size = tfr_size_of(tfr_promote(gate_dtype, up_dtype));
+    int64_t out_size = tfr_size_of(result_dtype(form, gate_dtype, up_dtype));
     memcpy(g, gate + whole * gate_size, (size_t)(rest * gate_size));
     memcpy(u, up + whole * up_size, (size_t)(rest * up_size));
-    multiply(g, u, o, 16, act, gate_dtype, up_dtype);
+    multiply(g, u, o, 16, act, gate_dtype, up_dtype, form, number);
     memcpy(out + whole * out_size, o, (size_t)(rest * out_size));
 }
 
@@ -184,14 +252,14 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
         char *o = (char *)at(&c->out[0], (rows == 1 ? 0 : tfr_row(&c->out[0], row)) + from);
         if (LAYOUT != INTERLEAVED) {
             multiply_all(g + from * size, u + from * tfr_size_of(UP_DTYPE), o, n, ACT, GATE_DTYPE,
-                         UP_DTYPE);
+                         UP_DTYPE, FORM, c->number);
             continue;
         }
         for (int64_t i = 0; i < n; i += STEP) {
             char gates[4 * STEP], ups[4 * STEP];
             int64_t m = n - i < STEP ? n - i : STEP;
             part(g + 2 * (from + i) * size, m, gates, ups, GATE_DTYPE);
-            multiply_all(gates, ups, o + i * size, m, ACT, GATE_DTYPE, GATE_DTYPE);
+            multiply_all(gates, ups, o + i * size, m, ACT, GATE_DTYPE, GATE_DTYPE, FORM, c->number);
         }
     }
 }
@@ -213,4 +281,4 @@ static int tfr_lay(const tfr_call *c, tfr_layout *l) {
     return LAYOUT == INTERLEAVED ? tfr_lay_part(l, packed, 2) : tfr_lay_part(l, apart, 3);
 }
 
-TFR_DEVICE_KERNEL("ACT LAYOUT", VALUES)
+TFR_DEVICE_KERNEL("ACT LAYOUT FORM", VALUES)

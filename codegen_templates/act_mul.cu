@@ -1,22 +1,22 @@
-// act_mul on CUDA: act(gate) * up.
+// act_mul on CUDA: act(gate) * up, and the forms of act_mul.c.
 //
 // part[0]: gate, up, out [rows, width], rows anywhere in memory; where all three run through memory
 // alike, one row. Halves of a packed tensor are such views; LAYOUT=INTERLEAVED: the packed tensor
 // [rows, 2 width] itself, gate and up in turns, and out. width[0]: the first array's.
 // Must move: each input in and the result out, once.
 // Work: a unit is TFR_ACT_THREADS packs of elements, a pack for each thread: 128 bits of gate, of
-// up and of out, or less of a narrower dtype; row by row. Rounding: the activation to the gate's
-// dtype (after each of torch's operations), the product to the dtype that torch promotes to.
+// up and of out, or less of a narrower dtype; row by row. Rounding: after each of torch's
+// operations, to the gate's or up's dtype, the product to the result's. A bound too.
 #include "codegen_templates/act_layouts.h"
 #include "codegen_templates/device_act.h"
 
-#if !defined LAYOUT || !defined ACT || !defined GATE_DTYPE || !defined UP_DTYPE
-#error "act_mul.cu needs LAYOUT, ACT and the dtypes"
+#if !defined LAYOUT || !defined ACT || !defined FORM || !defined GATE_DTYPE || !defined UP_DTYPE
+#error "act_mul.cu needs LAYOUT, ACT, FORM and the dtypes"
 #endif
 
 enum {
     VECTOR = tfr_act_vector(LAYOUT, GATE_DTYPE, UP_DTYPE),
-    OUT_DTYPE = tfr_promote(GATE_DTYPE, UP_DTYPE),
+    OUT_DTYPE = result_dtype(FORM, GATE_DTYPE, UP_DTYPE),
     ARRAYS = LAYOUT == INTERLEAVED ? 2 : 3
 };
 
@@ -41,6 +41,48 @@ TFR_INLINE void load_both(char *const *at, int64_t i, int n, float *gate, float 
     }
 }
 
+// Keeps a NaN.
+TFR_INLINE float at_most(float x, float high) { return x > high ? high : x; }
+
+// x * sigmoid(x * slope), in three operations.
+TFR_INLINE void sloped(float *x, float slope) {
+    float y[VECTOR];
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        y[k] = x[k] * slope;
+    tfr_round<GATE_DTYPE, VECTOR>(y);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        y[k] = tfr_sigmoid(y[k]);
+    tfr_round<GATE_DTYPE, VECTOR>(y);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        x[k] *= y[k];
+    tfr_round<GATE_DTYPE, VECTOR>(x);
+}
+
+// Both factors of the product, from what was loaded.
+TFR_INLINE void make_factors(const float *number, float *gate, float *up) {
+    float bound[2] = {number[0], number[0]}, up_bound[2] = {number[0], number[0]};
+    tfr_round<GATE_DTYPE, 2>(bound);
+    tfr_round<UP_DTYPE, 2>(up_bound);
+#pragma unroll
+    for (int k = 0; k < VECTOR && has_limit(FORM); k++) {
+        gate[k] = FORM == CLAMPED_AFTER ? gate[k] : at_most(gate[k], bound[0]);
+        up[k] = at_most(up[k] < -up_bound[0] ? -up_bound[0] : up[k], up_bound[0]);
+        up[k] += FORM == SLOPED_CLAMPED ? 1.0f : 0.0f;
+    }
+    if constexpr (FORM == SLOPED_CLAMPED)
+        tfr_round<UP_DTYPE, VECTOR>(up);
+    if constexpr (is_sloped(FORM))
+        sloped(gate, FORM == SWISH ? 1.0f : number[has_limit(FORM)]);
+    else
+        tfr_act<ACT, FORM == IN_FLOAT32 ? TFR_F32 : GATE_DTYPE, VECTOR>(gate);
+#pragma unroll
+    for (int k = 0; k < VECTOR && FORM == CLAMPED_AFTER; k++)
+        gate[k] = at_most(gate[k], bound[0]);
+}
+
 template <bool ALIGNED> TFR_INLINE void multiply(const tfr_device_args &a) {
     const int64_t width = LAYOUT == INTERLEAVED ? a.width[0] / 2 : a.width[0];
     const int64_t packs = (width + VECTOR - 1) / VECTOR, all = packs * a.part[0].count;
@@ -55,7 +97,7 @@ template <bool ALIGNED> TFR_INLINE void multiply(const tfr_device_args &a) {
         float gate[VECTOR], up[VECTOR];
         tfr_find_row<ARRAYS>(a.part[0], row, at);
         load_both<ALIGNED>(at, i, n, gate, up);
-        tfr_act<ACT, GATE_DTYPE, VECTOR>(gate);
+        make_factors(a.number, gate, up);
 #pragma unroll
         for (int k = 0; k < VECTOR; k++)
             gate[k] *= up[k];

@@ -405,6 +405,20 @@ static bool integer_kind(const lowering *l, const tfr_vnode *n, tfr_aten_step_ki
     return false;
 }
 
+// clamp(x, min, max). Its bounds are Scalars, which the dispatcher cannot be given: numbers without
+// dimensions give the same bits here.
+static tfr_aten_value lower_clamp(lowering *l, tfr_value v) {
+    static const char *const keys[] = {"maximum", "minimum"};
+    tfr_aten_value pair[2] = {value_of(l, operand(l, v, 0))};
+    for (uint32_t i = 1; i < node(l, v)->arg_count; i++) {
+        if (node(l, operand(l, v, i))->name == l->words->ellipsis) // clamp(x, max=m)
+            continue;
+        pair[1] = value_of(l, operand(l, v, i));
+        pair[0] = call_of_values(l, keys[i - 1], pair, 2);
+    }
+    return pair[0];
+}
+
 static tfr_aten_value lower_aten(lowering *l, tfr_value v) {
     const tfr_vnode *n = node(l, v);
     tfr_aten_step_kind kind;
@@ -413,6 +427,8 @@ static tfr_aten_value lower_aten(lowering *l, tfr_value v) {
         return add_step(l, kind, NULL, pair, 2);
     }
     tfr_str name = text_of(l, n->name);
+    if (tfr_str_eq(name, TFR_STR("clamp")) && is_tensor(l, value_of(l, operand(l, v, 0))))
+        return lower_clamp(l, v);
     bool literal = false;
     const row *r = find_row(l, name, n, &literal);
     if (!r || !n->arg_count)
@@ -425,7 +441,9 @@ static tfr_aten_value lower_aten(lowering *l, tfr_value v) {
         swapped[0] = args[1], swapped[1] = args[0];
         args = swapped;
     }
-    if (node(l, args[0].value)->op != TFR_V_TUPLE && !is_tensor(l, value_of(l, args[0].value)))
+    bool negated = n->name == l->words->neg && is_number(value_of(l, args[0].value));
+    if (!negated && node(l, args[0].value)->op != TFR_V_TUPLE &&
+        !is_tensor(l, value_of(l, args[0].value)))
         return fail(l, "a number on the left of", name);
     return call(l, r, args, n->arg_count - literal);
 }

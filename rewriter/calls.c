@@ -207,7 +207,9 @@ static bool arrange(tfr_builder *b, const tfr_module *table, const tfr_canon_row
             if (tfr_tree_is(t, name ? name : p, "inplace") &&
                 tfr_flow_node(b->flow, out[n].value)->name != words(b)->false_)
                 *writes = true;
-            if (!is_default(b, table, out[n], fallback))
+            if (is_default(b, table, out[n], fallback))
+                out[n].value = 0; // clamp(x, min=None, max=m)
+            else
                 last = n + 1;
         } else if (!fallback) {
             return false;

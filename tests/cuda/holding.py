@@ -11,7 +11,7 @@ from collections import Counter
 
 import simulated  # the driver comes before torch
 import torch
-from shapes import BF16, F16, F32, FUNCTIONS
+from shapes import BF16, F16, F32, FUNCTIONS, LIMIT, is_clamped
 from tfrewrite import activations, kernels, rules
 
 ULP = {F32: 2.0**-23, BF16: 2.0**-7, F16: 2.0**-10}  # of 1
@@ -173,7 +173,7 @@ def _compare_product(gate, up, act, where, got, want) -> None:
     cancels = act in ("GELU", "GELU_TANH", "NEW_GELU")
     size, whole = want.double().abs(), (gate.double() * up.double()).abs()
     # A 16-bit result may be off by an ulp, twice as much where the activation is rounded on its way.
-    ulps = 2.01 if act in ("QUICK_GELU", "NEW_GELU") else 1.01
+    ulps = 2.01 if act in ("QUICK_GELU", "NEW_GELU", "SWISH", "SLOPED") else 1.01
     ulp = 0.0 if gate.dtype == want.dtype == F32 else ulps * max(ULP[gate.dtype], ULP[want.dtype])
     slack = 1e-6 * (whole if cancels else size) + ulp * size + 2 * TINY[want.dtype]
     if gate.dtype != F32:
@@ -188,18 +188,20 @@ def _compare_product(gate, up, act, where, got, want) -> None:
 
 def product_of(variant, arguments) -> tuple[torch.Tensor, torch.Tensor, str]:
     """gate, up and the activation's name, of act_mul's arguments."""
-    if variant in FUNCTIONS:
-        return *arguments, FUNCTIONS[variant]
-    number, gate, *rest = arguments
-    if variant == "two_inputs":
-        up = rest[0]
-    elif variant == "packed_interleaved":
+    first = variant not in FUNCTIONS
+    act = activations.ACTS[arguments[0]] if first else FUNCTIONS[variant]
+    gate = arguments[first]
+    if not variant.startswith("packed"):
+        up = arguments[first + 1]
+    elif "interleaved" in variant:
         gate, up = gate[..., ::2], gate[..., 1::2]
     else:
         gate, up = gate.chunk(2, -1)
-        if variant == "packed_up_first":
+        if "up_first" in variant:
             gate, up = up, gate
-    return gate, up, activations.ACTS[number]
+    if is_clamped(variant):
+        gate, up = gate.clamp(max=LIMIT), up.clamp(-LIMIT, LIMIT)
+    return gate, up + 1 if variant.endswith("_sloped") else up, act
 
 
 def _within(where, got, want, bound) -> None:

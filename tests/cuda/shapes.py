@@ -12,7 +12,18 @@ from tfrewrite import activations
 
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 DTYPES = (F32, BF16, F16)
-FUNCTIONS = {"gelu_tanh_function": "GELU_TANH", "squared_relu_function": "RELU2"}  # of act_mul
+# Of act_mul's references: those that are one activation, and the numbers that others take.
+FUNCTIONS = {
+    "gelu_tanh_function": "GELU_TANH",
+    "squared_relu_function": "RELU2",
+    "sigmoid_function": "SIGMOID",
+    "swish_function": "SWISH",
+    "sloped_function": "SLOPED",
+    "two_inputs_sloped": "SLOPED",
+    "packed_gate_first_sloped": "SLOPED",
+    "packed_interleaved_sloped": "SLOPED",
+}
+LIMIT, SLOPE = 1.3, 1.702
 INF, NAN = float("inf"), float("nan")
 Make = Callable[[tuple, torch.dtype, int], torch.Tensor]
 
@@ -121,15 +132,22 @@ def add_norm_arguments(numbered, x, residual, weight, eps=1e-6) -> tuple:
 
 def act_arguments(variant, act, gate, up) -> tuple:
     """`act` by name; of a variant that is one activation, it is that."""
-    if variant in FUNCTIONS:
-        return gate, up
-    number = activations.ACTS.index(act)
-    if variant == "two_inputs":
-        return number, gate, up
-    if variant == "packed_interleaved":
-        return number, torch.stack((gate, up), -1).flatten(-2)
-    halves = (gate, up) if variant == "packed_gate_first" else (up, gate)
-    return number, torch.cat(halves, -1), -1
+    first = () if variant in FUNCTIONS else (activations.ACTS.index(act),)
+    numbers = act_numbers(variant)
+    if not variant.startswith("packed"):
+        return *first, gate, up, *numbers
+    if "interleaved" in variant:
+        return *first, torch.stack((gate, up), -1).flatten(-2), *numbers
+    halves = (up, gate) if "up_first" in variant else (gate, up)
+    return *first, torch.cat(halves, -1), *numbers, -1
+
+
+def is_clamped(variant) -> bool:
+    return "clamped" in variant or variant.endswith("_sloped")
+
+
+def act_numbers(variant) -> tuple:
+    return (LIMIT,) * is_clamped(variant) + (SLOPE,) * ("sloped" in variant)
 
 
 # Of rope's references.

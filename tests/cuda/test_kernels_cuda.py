@@ -260,6 +260,8 @@ def test_act_mul_dtypes(gate_dtype, up_dtype):
     gate, up = values((3, 1000), gate_dtype, 1, 3.0), values((3, 1000), up_dtype, 2)
     for act in ("SILU", "GELU_TANH", "QUICK_GELU", "IDENTITY"):
         hold("act_mul", "two_inputs", ACTS.index(act), gate, up)
+    for variant in (v for v in ACT_MUL if not v.startswith("packed")):
+        hold("act_mul", variant, *act_arguments(variant, "SILU", gate, up))
     hold("act_mul", "two_inputs", 0, gate[:, 1:], shifted(up)[:, 1:])
 
 
@@ -295,6 +297,8 @@ def test_act_mul_special_values(act, dtype):
     special = torch.tensor([0, -0.0, 1, -1, INF, -INF, NAN, 1e-40, -1e-40, 1e30, -1e30, -88, -90])
     special = torch.cat((special, torch.tensor([65504.0, -65504.0, 6e-8, 3e38])))
     gate, up = (t.contiguous() for t in torch.cartesian_prod(special, special).to(dtype).unbind(-1))
+    for variant in ACT_MUL if act == "SILU" else ():
+        hold("act_mul", variant, *act_arguments(variant, act, gate, up))
     wanted = holding.reference("act_mul", "two_inputs", ACTS.index(act), gate, up)
     (got,) = hold("act_mul", "two_inputs", ACTS.index(act), gate, up, wanted=wanted)
     if act == "GELU" and dtype == F32:

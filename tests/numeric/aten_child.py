@@ -107,12 +107,17 @@ def act_mul(variant, dtype):
     acts = ACTS if "act" in names else [None]
     for shape, layout, act in itertools.product(SHAPES, LAYOUTS, acts):
         first = () if act is None else (act,)
+        last = [
+            {"limit": 1.5, "slope": 1.702, "dim": -1}[n]
+            for n in ("limit", "slope", "dim")
+            if n in names
+        ]
         if "up" in names:
             gate = tensor(*shape, dtype=dtype, layout=layout)
-            yield *first, gate, tensor(*shape, dtype=dtype)
+            yield *first, gate, tensor(*shape, dtype=dtype), *last
             continue
         both = tensor(*shape[:-1], 2 * shape[-1], dtype=dtype, layout=layout)
-        yield (*first, both, -1) if "dim" in names else (*first, both)
+        yield *first, both, *last
 
 
 def angles(shape, variant, dtype):
@@ -171,8 +176,9 @@ def arguments(op, variant, dtype):
 
 # ------------------------------------------------------------------ checks
 def bits(t):
+    """A NaN has any bits: a bound as a tensor makes another one than a bound as a number."""
     kind = {F32: torch.int32, BF16: torch.int16, F16: torch.int16}[t.dtype]
-    return t.contiguous().view(kind)
+    return t.where(~t.isnan(), float("nan")).contiguous().view(kind)
 
 
 def as_tuple(result):

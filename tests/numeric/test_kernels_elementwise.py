@@ -22,7 +22,13 @@ NORMS = [(i, v) for i, v in enumerate(OPS["rms_norm"].variants) if v.kernel is n
 NORM_IDS = [v.name for _, v in NORMS]
 ACTS = list(enumerate(activations.ACTS))
 PACKED = ["packed_gate_first", "packed_up_first", "packed_interleaved"]
-FUNCTIONS = {"gelu_tanh_function": "GELU_TANH", "squared_relu_function": "RELU2"}
+FUNCTIONS = {
+    "gelu_tanh_function": "GELU_TANH",
+    "squared_relu_function": "RELU2",
+    "sigmoid_function": "SIGMOID",
+}
+# Of act_mul, those that are more than act(gate) * up.
+FORMS = [v for v in OPS["act_mul"].variants if "FORM=PLAIN" not in v.kernel]
 
 # A norm is compiled for one width and set of dtypes at a time. The loops are the same ones in the
 # generic build, where more of them cost nothing.
@@ -432,6 +438,56 @@ def test_act_mul_special_values(number, act, dtype):
         return  # torch gives -0 or 0 for -90, by the length of the tensor
     zero = want == 0
     assert torch.equal(got[zero].signbit(), want[zero].signbit())
+
+
+def form_arguments(variant, gate, up, limit, slope=1.702):
+    given = {"act": activations.ACTS.index("SILU"), "gate": gate, "up": up, "dim": -1}
+    given |= {"limit": limit, "slope": slope}
+    interleaved = "interleaved" in variant.name
+    if "gate_up" in variant.kinds:
+        both = torch.stack((gate, up), -1).flatten(-2) if interleaved else torch.cat((gate, up), -1)
+        given["gate_up"] = both
+    return [given[name] for name in variant.kinds]
+
+
+def assert_form(variant, gate, up, limit):
+    arguments = form_arguments(variant, gate, up, limit)
+    (got,), (want,) = both("act_mul", variant.name, *arguments)
+    if "limit" in variant.kinds:
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    assert_product(got, want, gate, up + 1 if "sloped" in variant.name else up, "SILU")
+    if want.dtype == BF16:
+        assert int(differ(got, want).sum()) <= 1 + want.numel() // 1000
+
+
+@pytest.mark.parametrize("variant", FORMS, ids=lambda v: v.name)
+def test_act_mul_forms(variant):
+    pairs = PAIRS if "up" in variant.kinds else [(F32, F32), (BF16, BF16)]
+    for gate_dtype, up_dtype in pairs:
+        for shape in ((5, 7), (16,), (3, 1000), (0, 9), (2, 3, 4, 513), (3, 4097)):
+            gate, up = values(shape, gate_dtype, 1, 3.0), values(shape, up_dtype, 2)
+            for limit in (0.7, 7, INF, 0.3, -0.5):
+                assert_form(variant, gate, up, limit)
+        for gate in arrangements(24, gate_dtype, values):
+            assert_form(variant, gate, values(gate.shape, up_dtype, 2), 0.7)
+
+
+@pytest.mark.parametrize("dtype", (F32, BF16))
+@pytest.mark.parametrize("variant", FORMS, ids=lambda v: v.name)
+def test_act_mul_forms_of_special_values(variant, dtype):
+    special = torch.tensor([0, -0.0, 1, -1, INF, -INF, NAN, 1e-40, -1e-40, 1e30, -1e30, -88, -90])
+    gate, up = torch.cartesian_prod(special, special).to(dtype).unbind(-1)
+    for limit in (0.7, 1e31, INF):
+        assert_form(variant, gate.contiguous(), up.contiguous(), limit)
+
+
+def test_act_mul_refuses_limits():
+    """Where torch raises, or which of two zeros it gives depends on the way it takes."""
+    kernels.install(OPS)
+    x = values((4, 8), F32, 1)
+    for limit in (0.0, NAN, 1e39, -1e39):
+        with pytest.raises(RuntimeError, match="limit"):
+            torch.ops.tfr.act_mul.two_inputs_clamped(0, x, x, limit)
 
 
 def test_act_mul_refuses():

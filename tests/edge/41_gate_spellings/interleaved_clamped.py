@@ -1,5 +1,5 @@
 # gpt-oss: gate and up interleaved, clamped, a sigmoid with its own slope, up plus one.
-# expect: either act_mul Experts.forward
+# expect: fused act_mul Experts.forward "packed=.interleaved.*clamp=.before"
 import torch
 import torch.nn.functional as F
 from torch import nn

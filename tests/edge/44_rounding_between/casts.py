@@ -1,7 +1,9 @@
 # Whether the activation is rounded before the product: as the source has it, in each spelling.
 # expect: fused act_mul Rounded.forward
 # expect: either act_mul Float.forward
-# expect: either act_mul Product.forward
+# expect: fused act_mul Product.forward "cast=.float32"
+# expect: either act_mul ProductAsUp.forward
+# expect: either act_mul OneCast.forward
 # expect: either act_mul Up.forward
 # expect: either act_mul OneHalf.forward
 import torch
@@ -23,6 +25,16 @@ class Product(nn.Module):
         return (F.silu(gate.float()) * up.float()).to(gate.dtype)
 
 
+class ProductAsUp(nn.Module):
+    def forward(self, gate, up):
+        return (F.silu(gate.float()) * up.float()).to(up.dtype)
+
+
+class OneCast(nn.Module):
+    def forward(self, gate, up):
+        return (F.silu(gate.float()) * up).to(gate.dtype)
+
+
 class Up(nn.Module):
     def forward(self, gate, up):
         return F.silu(gate) * up.float()
@@ -34,7 +46,7 @@ class OneHalf(nn.Module):
 
 
 def cases(dtype):
-    for kind in (Rounded, Float, Product, Up, OneHalf):
+    for kind in (Rounded, Float, Product, ProductAsUp, OneCast, Up, OneHalf):
         yield kind()(torch.randn(33, 65, dtype=dtype), torch.randn(33, 65, dtype=dtype))
         yield kind()(torch.randn(33, 65, dtype=dtype), torch.randn(33, 65).half())
         yield kind()(torch.randn(33, 1, dtype=dtype), torch.randn(65, dtype=dtype))
