@@ -3,15 +3,18 @@
 //
 // in: q, k (or x alone), cos, sin; out: one for each of q and k. Rows are runs of the last
 // dimension, anywhere in memory; cos and sin broadcast over them, after a size-1 dimension at
-// `dim`, the number, unless GIVEN. A row has `width` columns that turn, in pairs, and behind them
-// (PARTIAL) columns that are copied. LAYOUT says where the two of pair i lie in x, in the result,
-// and their angles in cos:
-//     HALF           i, i + w/2        the same          the same
-//     HALF_WIDTH     i, i + w/2        the same          i for both
-//     PAIRS          2i, 2i + 1        the same          the same
-//     PAIRS_REPEAT   2i, 2i + 1        the same          i for both
-//     PAIRS_TO_HALF  2i, 2i + 1        i, i + w/2        i for both
-//     REGROUPED      2i, 2i + 1        i, i + w/2        i, i + w/2
+// `dim`, the number, unless GIVEN (FOUR: and x has four dimensions). A row has `width` columns that
+// turn, in pairs, and behind them (PARTIAL=YES) or before them (LAST) columns that are copied.
+// LAYOUT says where the two of pair i lie in x, in the result, and their angles in cos:
+//     HALF                 i, i + w/2      the same        the same
+//     HALF_BACK            the same, turned the other way
+//     HALF_WIDTH           i, i + w/2      the same        i for both; cos has w/2 columns
+//     PAIRS, PAIRS_VIEW    2i, 2i + 1      the same        the same
+//     PAIRS_WIDTH          2i, 2i + 1      the same        i for both; cos has w/2 columns
+//     PAIRS_REPEAT         2i, 2i + 1      the same        i for both
+//     PAIRS_TO_HALF        2i, 2i + 1      i, i + w/2      i for both
+//     PAIRS_TO_HALF_WIDTH  2i, 2i + 1      i, i + w/2      i for both; cos has w/2 columns
+//     REGROUPED            2i, 2i + 1      i, i + w/2      i, i + w/2
 // Must move: q and k in, as much out, and cos and sin once.
 // Work: one unit is one row, q's before k's, in the order of q's and k's memory; the rows of one
 // position follow each other there, so that its cos and sin stay in the first cache.
@@ -55,7 +58,8 @@ typedef struct kind {
 
 typedef struct rope {
     tfr_walk walk;         // x, cos, sin, out
-    int64_t width, copied; // columns that turn, and those behind them
+    int64_t width, copied; // columns that turn, and those behind or before them
+    int64_t first;         // columns before those that turn: 0 or `copied`
     int64_t angle_step;    // 0: cos and sin have one column for all
     kind kind;
     int sin_dtype, sin_product; // where they are not those of cos
@@ -117,7 +121,7 @@ TFR_INLINE void put_pairs(void *p, int64_t i, int64_t n, tfr_v8 a, tfr_v8 b, kin
 // The angles of pairs i .. i + n - 1, in the lanes in which the pairs of x are.
 TFR_INLINE void get_angles(const void *p, int64_t i, int64_t n, int64_t half, kind k, tfr_v8 *a,
                            tfr_v8 *b) {
-    if (k.layout == PAIRS) {
+    if (plain_pairs(k.layout)) {
         get_pairs(p, i, n, k.cos, k, a, b);
         return;
     }
@@ -140,6 +144,10 @@ TFR_INLINE void turn(char *const *at, int64_t i, int64_t n, int64_t half, kind k
     }
     get_angles(at[COS], i, n, half, k, &cos[0], &cos[1]);
     get_angles(at[SIN], i, n, half, k, &sin[0], &sin[1]);
+    if (k.layout == HALF_BACK) {
+        sin[0] = -sin[0];
+        sin[1] = -sin[1];
+    }
     tfr_rotate(&a, &b, cos[0], sin[0], cos[1], sin[1], k.product);
     if (writes_pairs(k.layout)) {
         put_pairs(at[OUT], i, n, a, b, k);
@@ -165,8 +173,10 @@ TFR_INLINE void turn_block(char *const *at, int64_t i, int64_t half, kind k) {
     tfr_load_16(at[SIN], i, k.cos, in_turns, s1);
     tfr_load_16(at[COS], second, k.cos, in_turns, c2);
     tfr_load_16(at[SIN], second, k.cos, in_turns, s2);
+    int back = k.layout == HALF_BACK;
     for (int n = 0; n < 2; n++)
-        tfr_rotate(&a[n], &b[n], c1[n], s1[n], c2[n], s2[n], k.product);
+        tfr_rotate(&a[n], &b[n], c1[n], back ? -s1[n] : s1[n], c2[n], back ? -s2[n] : s2[n],
+                   k.product);
     tfr_store_16(at[OUT], i, a, k.out, in_turns);
     tfr_store_16(at[OUT], half + i, b, k.out, in_turns);
 }
@@ -182,10 +192,18 @@ TFR_INLINE void copy_columns(char *out, const char *x, int64_t from, int64_t n, 
         tfr_put(out, from + i, n - i, tfr_get(x, from + i, n - i, x_dtype), out_dtype);
 }
 
+// The first row, from the first column on that turns.
+TFR_INLINE void start_rows(char **at, const rope *r) {
+    for (int n = 0; n < TFR_WALK_ARRAYS; n++)
+        at[n] = r->walk.here[n];
+    at[X] += r->first * tfr_size_of(r->kind.x);
+    at[OUT] += r->first * tfr_size_of(r->kind.out);
+}
+
 // The last step of a row goes back as far as it must: some columns are then made twice.
 TFR_INLINE void turn_rows(const rope *r, int64_t rows, int64_t width, kind k) {
-    char *at[TFR_WALK_ARRAYS] = {r->walk.here[X], r->walk.here[COS], r->walk.here[SIN],
-                                 r->walk.here[OUT]};
+    char *at[TFR_WALK_ARRAYS];
+    start_rows(at, r);
     int64_t half = width / 2, i;
     for (; rows > 0; rows--, tfr_walk_step(&r->walk, at)) {
         if (!reads_pairs(k.layout) && half >= BLOCK) {
@@ -202,7 +220,7 @@ TFR_INLINE void turn_rows(const rope *r, int64_t rows, int64_t width, kind k) {
                 turn(at, i, half - i, half, k);
         }
         if (r->copied > 0)
-            copy_columns(at[OUT], at[X], width, r->copied, k.out, k.x);
+            copy_columns(at[OUT], at[X], r->first ? -r->first : width, r->copied, k.out, k.x);
     }
 }
 
@@ -226,17 +244,19 @@ TFR_INLINE float turn_one(const rope *r, char *const *at, int64_t i) {
     float x = tfr_load_one(at[X], own, r->kind.x), y = tfr_load_one(at[X], other, r->kind.x);
     float cos = tfr_load_one(at[COS], angle * r->angle_step, r->kind.cos);
     float sin = tfr_load_one(at[SIN], angle * r->angle_step, r->sin_dtype);
+    int minus = second == (r->kind.layout == HALF_BACK);
     return tfr_round_one(x * cos, r->kind.product) +
-           tfr_round_one((second ? y : -y) * sin, r->sin_product);
+           tfr_round_one((minus ? -y : y) * sin, r->sin_product);
 }
 
 static __attribute__((noinline)) void turn_any_rows(const rope *r, int64_t rows) {
-    char *at[TFR_WALK_ARRAYS] = {r->walk.here[X], r->walk.here[COS], r->walk.here[SIN],
-                                 r->walk.here[OUT]};
+    char *at[TFR_WALK_ARRAYS];
+    int64_t from = r->first ? -r->first : r->width;
+    start_rows(at, r);
     for (; rows > 0; rows--, tfr_walk_step(&r->walk, at)) {
         for (int64_t i = 0; i < r->width; i++)
             tfr_store_part(at[OUT], i, 1, tfr_all(turn_one(r, at, i)), r->kind.out);
-        copy_columns(at[OUT], at[X], r->width, r->copied, r->kind.out, r->kind.x);
+        copy_columns(at[OUT], at[X], from, r->copied, r->kind.out, r->kind.x);
     }
 }
 
@@ -244,7 +264,7 @@ static __attribute__((noinline)) void turn_any_rows(const rope *r, int64_t rows)
 // The kind of q's rows (part 0) or k's (part 1).
 TFR_INLINE kind kind_of(const tfr_call *c, int part) {
     int x = part ? K_DTYPE : Q_DTYPE;
-    kind k = {.layout = LAYOUT, .x = x, .cos = COS_DTYPE};
+    kind k = {.layout = plain_pairs(LAYOUT) ? PAIRS : LAYOUT, .x = x, .cos = COS_DTYPE};
     k.product = product_dtype(ROUND, x, COS_DTYPE);
     k.out = result_dtype(ROUND, x, Q_DTYPE, COS_DTYPE, SIN_DTYPE);
     (void)c;
@@ -279,6 +299,7 @@ TFR_INLINE turn_function *pick_kind(int part, kind k) {
     KINDS(KIND, HALF)                                                                              \
     KINDS(KIND, HALF_WIDTH)                                                                        \
     KINDS(KIND, PAIRS)                                                                             \
+    KINDS(KIND, PAIRS_WIDTH)                                                                       \
     KINDS(KIND, PAIRS_REPEAT)                                                                      \
     KINDS(KIND, PAIRS_TO_HALF)                                                                     \
     KINDS(KIND, REGROUPED)
@@ -309,8 +330,9 @@ TFR_INLINE void describe(rope *r, const tfr_call *c, int part) {
     r->kind = kind_of(c, part);
     r->sin_dtype = SIN_DTYPE;
     r->sin_product = product_dtype(ROUND, r->kind.x, SIN_DTYPE);
-    r->width = PARTIAL == YES ? turning(angles, LAYOUT) : head;
+    r->width = PARTIAL == NO ? head : turning(angles, LAYOUT);
     r->copied = head - r->width;
+    r->first = PARTIAL == LAST ? r->copied : 0;
     r->angle_step = r->width == turning(angles, LAYOUT);
 }
 
@@ -325,7 +347,7 @@ TFR_INLINE turn_function *pick(const rope *r, const tfr_call *c, int part) {
 TFR_INLINE int get_tables(const tfr_call *c, tfr_array *cos, tfr_array *sin) {
     *cos = c->in[c->input_count - 2];
     *sin = c->in[c->input_count - 1];
-    if (GIVEN == YES)
+    if (GIVEN != NO)
         return 0;
     int64_t dim = (int64_t)c->number[0];
     return tfr_unsqueeze(cos, dim) || tfr_unsqueeze(sin, dim);
@@ -335,7 +357,8 @@ TFR_INLINE int get_tables(const tfr_call *c, tfr_array *cos, tfr_array *sin) {
 static int angles_fit(const rope *r, int64_t angles) {
     int one = r->kind.layout == PAIRS_TO_HALF ? angles / 2 == 1
                                               : r->kind.layout != PAIRS_REPEAT && angles == 1;
-    return r->copied >= 0 && (r->kind.layout == HALF || r->width % 2 == 0) &&
+    int odd = r->kind.layout == HALF || r->kind.layout == HALF_BACK;
+    return r->copied >= 0 && (odd || r->width % 2 == 0) && (r->first == 0 || r->width > 0) &&
            (r->width == turning(angles, r->kind.layout) || (one && r->width > 0));
 }
 
@@ -343,7 +366,7 @@ static int angles_fit(const rope *r, int64_t angles) {
 static int make_out(tfr_array *out, const rope *r, int partial, const tfr_array *x,
                     const tfr_array *cos, const tfr_array *sin) {
     tfr_array rows = *x, c = *cos, s = *sin;
-    int is_cat = r->kind.layout == HALF_WIDTH || r->kind.layout == PAIRS_TO_HALF || partial;
+    int is_cat = half_as_wide(r->kind.layout) || r->kind.layout == PAIRS_TO_HALF || partial;
     if (is_cat) {
         rows.size[x->ndim - 1] = c.size[c.ndim - 1] = s.size[s.ndim - 1] = 1;
     } else if (r->kind.layout == PAIRS_REPEAT) { // repeat_interleave copies
@@ -372,11 +395,13 @@ static __attribute__((noinline)) int plan_one(tfr_call *c, int part, const tfr_a
     describe(&r, c, part);
     if (!angles_fit(&r, tfr_last(cos)) || tfr_last(sin) != tfr_last(cos))
         return tfr_refuse(c, "rope: the head size and the columns of cos and sin do not fit");
-    if (r.kind.layout == REGROUPED && x->ndim != 4)
+    if ((r.kind.layout == REGROUPED || GIVEN == FOUR) && x->ndim != 4)
         return tfr_refuse(c, "rope: this layout is for four dimensions");
-    if (make_out(out, &r, PARTIAL == YES, x, cos, sin))
+    if (LAYOUT == PAIRS_VIEW && (tfr_rows(x) == 0 || tfr_last(x) == 0))
+        return tfr_refuse(c, "rope: torch cannot view no elements as pairs");
+    if (make_out(out, &r, PARTIAL != NO, x, cos, sin))
         return tfr_refuse(c, "rope: cos and sin do not broadcast against q or k");
-    if (PARTIAL == YES && tfr_rows(out) != tfr_rows(x))
+    if (PARTIAL != NO && tfr_rows(out) != tfr_rows(x))
         return tfr_refuse(c, "rope: q or k cannot be repeated where columns are copied");
     c->units += tfr_last(out) ? tfr_rows(out) : 0;
     return 0;

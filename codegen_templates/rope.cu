@@ -3,7 +3,7 @@
 // part[0] for q (or x alone), part[1] for k: x [rows, head], cos and sin [rows, COS_LAST], which
 // repeat along the heads, out [rows, head]; rows anywhere in memory. width: the head sizes. LAYOUT
 // says where pairs and their angles lie, as in rope.c: `width` columns turn, those behind them
-// (PARTIAL) are copied.
+// (PARTIAL=YES) or before them (LAST) are copied.
 // Must move: q and k in, as much out, cos and sin once. cos and sin are asked for by each head, and
 // come from the caches.
 // Work: a unit is TFR_ROPE_THREADS packs, a pack for each thread: pairs (128 bits of one of them,
@@ -31,14 +31,14 @@ template <int DTYPE> struct kind {
         turned = HALF_OF / vector // packs of a row
     };
     static __device__ int64_t packs(int64_t head) {
-        return turned + (PARTIAL == YES ? (head - WIDTH + copy - 1) / copy : 0);
+        return turned + (PARTIAL == NO ? 0 : (head - WIDTH + copy - 1) / copy);
     }
 };
 
 // The angles of VECTOR pairs from pair i on.
 template <int DTYPE, int VECTOR, bool ALIGNED>
 TFR_INLINE void load_angles(const char *row, int i, float *first, float *second) {
-    if constexpr (LAYOUT == PAIRS) {
+    if constexpr (plain_pairs(LAYOUT)) {
         tfr_load_pairs<DTYPE, VECTOR, ALIGNED>(row, i, first, second);
     } else {
         const int other = one_angle(LAYOUT) ? i : HALF_OF + i;
@@ -58,6 +58,13 @@ template <class K, bool ALIGNED> TFR_INLINE void turn(char *const *at, int i) {
     }
     load_angles<COS_DTYPE, V, ALIGNED>(at[COS], i, c1, c2);
     load_angles<SIN_DTYPE, V, ALIGNED>(at[SIN], i, s1, s2);
+    if constexpr (LAYOUT == HALF_BACK) {
+#pragma unroll
+        for (int n = 0; n < V; n++) {
+            s1[n] = -s1[n];
+            s2[n] = -s2[n];
+        }
+    }
     tfr_rotate<product_dtype(ROUND, K::x, COS_DTYPE), product_dtype(ROUND, K::x, SIN_DTYPE), V>(
         a, b, c1, s1, c2, s2);
     if constexpr (writes_pairs(LAYOUT)) {
@@ -93,10 +100,16 @@ TFR_INLINE void do_pack(const tfr_device_args &a, int part, int64_t pack) {
     const int k = (int)(pack - row * packs);
     char *at[ARRAYS];
     tfr_find_row<ARRAYS>(rows, row, at);
+    const int rest = (int)head - WIDTH; // columns that are copied
     if (PARTIAL == NO || k < K::turned) {
+        if constexpr (PARTIAL == LAST) {
+            at[X] += rest * (int)tfr_size_of(K::x);
+            at[OUT] += rest * (int)tfr_size_of(K::out);
+        }
         turn<K, ALIGNED>(at, k * K::vector);
     } else {
-        const int i = WIDTH + (k - K::turned) * K::copy, left = (int)head - i;
+        const int n = (k - K::turned) * K::copy, left = rest - n;
+        const int i = PARTIAL == LAST ? n : WIDTH + n;
         copy<K, ALIGNED>(at, i, left < K::copy ? left : K::copy);
     }
 }
@@ -116,9 +129,15 @@ template <bool ALIGNED> TFR_INLINE void run(const tfr_device_args &a) {
     }
 }
 
+// Whether packs of this part start where whole loads may: also behind columns that come first.
+TFR_INLINE bool is_aligned(const tfr_device_args &a, int part) {
+    return a.part[part].count == 0 ||
+           (a.part[part].aligned && (PARTIAL != LAST || (a.width[part] - WIDTH) % 8 == 0));
+}
+
 extern "C" __global__ void __launch_bounds__(TFR_ROPE_THREADS)
     tfr_rope(const __grid_constant__ tfr_device_args a) {
-    if ((a.part[0].count == 0 || a.part[0].aligned) && (a.part[1].count == 0 || a.part[1].aligned))
+    if (is_aligned(a, 0) && is_aligned(a, 1))
         run<true>(a);
     else
         run<false>(a);

@@ -8,17 +8,23 @@
 
 #define VALUES(X)                                                                                  \
     X(HALF)                                                                                        \
+    X(HALF_BACK)                                                                                   \
     X(HALF_WIDTH)                                                                                  \
     X(PAIRS)                                                                                       \
+    X(PAIRS_VIEW)                                                                                  \
+    X(PAIRS_WIDTH)                                                                                 \
     X(PAIRS_REPEAT)                                                                                \
     X(PAIRS_TO_HALF)                                                                               \
+    X(PAIRS_TO_HALF_WIDTH)                                                                         \
     X(REGROUPED)                                                                                   \
     X(EACH)                                                                                        \
     X(RESULT)                                                                                      \
     X(FLOAT32)                                                                                     \
     X(FLOAT32_AS_Q)                                                                                \
     X(NO)                                                                                          \
-    X(YES)
+    X(YES)                                                                                         \
+    X(LAST)                                                                                        \
+    X(FOUR)
 enum { VALUES(TFR_VALUE_ENUM) };
 
 #ifdef X_DTYPE // of one tensor alone
@@ -26,16 +32,26 @@ enum { VALUES(TFR_VALUE_ENUM) };
 #define K_DTYPE TFR_NONE
 #endif
 
-TFR_CONSTANT int reads_pairs(int layout) { return layout != HALF && layout != HALF_WIDTH; }
-TFR_CONSTANT int writes_pairs(int layout) { return layout == PAIRS || layout == PAIRS_REPEAT; }
+TFR_CONSTANT int reads_pairs(int layout) {
+    return layout != HALF && layout != HALF_BACK && layout != HALF_WIDTH;
+}
+// As torch's view takes pairs apart: the same, but of no elements it makes no sense of -1.
+TFR_CONSTANT int plain_pairs(int layout) { return layout == PAIRS || layout == PAIRS_VIEW; }
+TFR_CONSTANT int writes_pairs(int layout) {
+    return plain_pairs(layout) || layout == PAIRS_WIDTH || layout == PAIRS_REPEAT;
+}
+// Whether cos and sin have a column for each pair and no more.
+TFR_CONSTANT int half_as_wide(int layout) {
+    return layout == HALF_WIDTH || layout == PAIRS_WIDTH || layout == PAIRS_TO_HALF_WIDTH;
+}
 TFR_CONSTANT int one_angle(int layout) {
-    return layout == HALF_WIDTH || layout == PAIRS_REPEAT || layout == PAIRS_TO_HALF;
+    return half_as_wide(layout) || layout == PAIRS_REPEAT || layout == PAIRS_TO_HALF;
 }
 
 // How many columns `angles` columns of cos turn; where they are one for all, the head size says it.
 TFR_CONSTANT int64_t turning(int64_t angles, int layout) {
     int repeats = layout == PAIRS_REPEAT || layout == PAIRS_TO_HALF; // of two equal halves
-    return layout == HALF_WIDTH ? 2 * angles : repeats ? angles / 2 * 2 : angles;
+    return half_as_wide(layout) ? 2 * angles : repeats ? angles / 2 * 2 : angles;
 }
 
 // The dtype of x times cos, or times sin.

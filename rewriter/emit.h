@@ -26,6 +26,9 @@ typedef struct tfr_place {
     uint32_t block;
 } tfr_place;
 
+// The function of the file in which a value is made, seen through from here; UINT32_MAX: this one.
+uint32_t tfr_emit_helper(const tfr_flow *flow, tfr_value value);
+
 // Checks order, effects, branches and helpers of one match by itself.
 void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match);
 

@@ -14,6 +14,11 @@ static const tfr_inline *inline_of(const tfr_flow *flow, tfr_value value) {
     return NULL;
 }
 
+uint32_t tfr_emit_helper(const tfr_flow *flow, tfr_value value) {
+    const tfr_inline *in = tfr_flow_node(flow, value)->in_call ? inline_of(flow, value) : NULL;
+    return in && !in->op ? in->function : UINT32_MAX;
+}
+
 static bool inside(const tfr_flow *flow, uint32_t ast, uint32_t outer) {
     return ast && outer && tfr_tree_covers(tree_of(flow), outer, ast);
 }

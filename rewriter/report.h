@@ -19,6 +19,7 @@ typedef struct tfr_refused {
     tfr_str reason;        // one sentence: what the code would need
     tfr_str rule;          // the reference function that came nearest, "rms_norm/cast_weight"
     uint32_t block_line, block_end_line; // the candidate block itself
+    uint32_t helper; // function of the file that it was seen through to; UINT32_MAX: none
 } tfr_refused;
 
 // A file that an import led to.

@@ -71,14 +71,16 @@ static void line_range(const rewriter *r, const tfr_flow *flow, const tfr_match 
     tfr_source_position(r->src, end, end_line, &column);
 }
 
+// `made`: a value of the block; 0: none.
 static void add_refused(rewriter *r, const tfr_flow *flow, const tfr_rule *rule, uint32_t ast,
-                        uint32_t block_ast, tfr_str reason) {
+                        uint32_t block_ast, tfr_str reason, tfr_value made) {
     if (!ast)
         ast = r->scope.functions.items[flow->function].node;
     tfr_refused item = {.op = tfr_names_text(&r->names, rule->op),
                         .rule = rule->label,
                         .class_name = class_name(r, flow),
                         .function = function_name(r, flow),
+                        .helper = made ? tfr_emit_helper(flow, made) : UINT32_MAX,
                         .reason = reason};
     uint32_t column;
     tfr_source_position(r->src, r->tree.nodes[ast].start, &item.line, &item.column);
@@ -114,7 +116,7 @@ static void report_near(rewriter *r, const tfr_flow *flow, const tfr_near *near)
     }
     uint32_t ast = tfr_flow_node(flow, near->at)->ast;
     uint32_t block = tfr_flow_node(flow, near->root)->ast;
-    add_refused(r, flow, near->rule, ast ? ast : block, block, reason);
+    add_refused(r, flow, near->rule, ast ? ast : block, block, reason, near->root);
 }
 
 // ---- choosing -------------------------------------------------------------------------------
@@ -155,6 +157,11 @@ typedef struct chooser {
         tfr_place *items;
         uint32_t count, cap;
     } places;
+    TFR_LIST(struct no_place {
+        tfr_match match;
+        tfr_place place;
+    })
+    no_place; // matches that cannot stand: said unless the op takes their values otherwise
 } chooser;
 
 static bool overlaps(const chooser *c, const tfr_match *m) {
@@ -193,8 +200,7 @@ static bool consider(chooser *c, const tfr_match *m) {
         if (is_off(c->r, place.home[i]))
             return false;
     if (place.reason) {
-        add_refused(c->r, c->flow, m->rule, place.reason_ast, place.home[0],
-                    tfr_str_from(place.reason));
+        *TFR_PUSH(c->r->arena, &c->no_place) = (struct no_place){*m, place};
         return false;
     }
     for (uint32_t i = 0; i < m->member_count; i++)
@@ -217,13 +223,13 @@ static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) 
     for (uint32_t i = 1; i < c->flow->nodes.count; i++) {
         const tfr_vnode *u = &c->flow->nodes.items[i];
         bool call = p->op == TFR_V_MODULE && u->op == TFR_V_ATEN;
-        if (!call && (u->op != p->op || u->name != p->name))
+        if (c->used[i] || (!call && (u->op != p->op || u->name != p->name)))
             continue;
         tfr_match match;
         if (!tfr_match_try(&match, rule, c->flow, i, c->r->arena, rule->refusal.len ? NULL : near))
             continue;
         if (rule->refusal.len)
-            add_refused(c->r, c->flow, rule, u->ast, u->ast, rule->refusal);
+            add_refused(c->r, c->flow, rule, u->ast, u->ast, rule->refusal, i);
         else
             consider(c, &match);
     }
@@ -238,7 +244,7 @@ static void choose_siblings(chooser *c, const tfr_rule *rule) {
             consider(c, &m);
     for (uint32_t i = 0; i < s.apart.count; i++)
         add_refused(c->r, c->flow, rule, s.apart.items[i].ast, s.apart.items[i].call_ast,
-                    tfr_str_from(s.apart.items[i].reason));
+                    tfr_str_from(s.apart.items[i].reason), 0);
 }
 
 // ---- one function ---------------------------------------------------------------------------
@@ -256,12 +262,22 @@ static void drop_match(rewriter *r, struct changed *f, uint32_t bad, const char 
         return;
     }
     add_refused(r, f->flow, f->matches[bad].rule, f->places[bad].home[0], f->places[bad].home[0],
-                tfr_str_from(reason));
+                tfr_str_from(reason), 0);
     for (uint32_t i = bad; i + 1 < f->count; i++) {
         f->matches[i] = f->matches[i + 1];
         f->places[i] = f->places[i + 1];
     }
     f->count--;
+}
+
+// Whether a chosen match of the same op makes one of the values.
+static bool taken_by_op(const chooser *c, const tfr_match *m) {
+    for (uint32_t i = 0; i < c->matches.count; i++)
+        for (uint32_t k = 0; k < m->member_count; k++)
+            if (c->matches.items[i].rule->op == m->rule->op &&
+                c->matches.items[i].roots[0] == m->members[k])
+                return true;
+    return false;
 }
 
 // Every rule in order of priority; then, per op of which nothing was found, the nearest miss.
@@ -281,6 +297,12 @@ static void choose(chooser *c, uint64_t features) {
             choose_graph_rule(c, rule, &near[op]);
         if (near[op].rule == rule)
             near[op].complete = (rule->features & ~features) == 0;
+    }
+    for (uint32_t i = 0; i < c->no_place.count; i++) {
+        const struct no_place *n = &c->no_place.items[i];
+        if (n->match.rule->siblings || !taken_by_op(c, &n->match))
+            add_refused(c->r, c->flow, n->match.rule, n->place.reason_ast, n->place.home[0],
+                        tfr_str_from(n->place.reason), n->match.roots[0]);
     }
     for (uint32_t op = 0; op < rules->ops.count; op++) {
         if (!near_enough(&near[op]))
@@ -595,7 +617,23 @@ static int refused_by_line(const void *a, const void *b) {
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
+// What a function of the file makes is not refused where it is called, if it has that op inside.
+static bool is_inside(const rewriter *r, const tfr_refused *refused) {
+    for (uint32_t i = 0; i < r->changed_count; i++)
+        for (uint32_t m = 0; m < r->changed[i].count; m++)
+            if (r->changed[i].function == refused->helper &&
+                tfr_str_eq(tfr_names_text(&r->names, r->changed[i].matches[m].rule->op),
+                           refused->op))
+                return true;
+    return false;
+}
+
 static void finish_report(rewriter *r) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < r->report->refused.count; i++)
+        if (!is_inside(r, &r->report->refused.items[i]))
+            r->report->refused.items[kept++] = r->report->refused.items[i];
+    r->report->refused.count = kept;
     for (uint32_t i = 0; i < r->changed_count; i++)
         for (uint32_t m = 0; m < r->changed[i].count; m++)
             add_fused(r, r->changed[i].flow, &r->changed[i].matches[m], &r->changed[i].places[m]);

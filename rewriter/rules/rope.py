@@ -1,7 +1,7 @@
 """rope: rotary position embedding of q and k, or of one of them.
 
-q: [b, h, s, d] or [b, s, h, d]; cos, sin: [b, s, r] with r = d (or less: `partial`), given a head axis at `unsqueeze_dim`. Pairs are (i, i + r/2) in
-layout "half" and (2i, 2i + 1) in "interleaved". Each product and the sum round to the dtype that torch's promotion gives. `cast`: what
+q: [b, h, s, d] or [b, s, h, d]; cos, sin: [b, s, r] with r = d (or less: `partial`, or `trailing` where the last r columns turn), given a head axis at
+`unsqueeze_dim`. Pairs are (i, i + r/2) in layout "half" and (2i, 2i + 1) in "interleaved"; what follows these words says how the columns are taken apart. Each product and the sum round to the dtype that torch's promotion gives. `cast`: what
 is computed in float32. Source: Su et al. 2021, arXiv:2104.09864.
 """
 
@@ -9,7 +9,7 @@ import torch
 from tfrewrite.rules import Const, Tensor, op, ref, refuse
 
 op(
-    "rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, Tensor? position_ids, *, str layout, int? unsqueeze_dim, bool partial=False, str cast='') -> (Tensor, Tensor)",
+    "rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, Tensor? position_ids, *, str layout, int? unsqueeze_dim, bool partial=False, bool trailing=False, str cast='') -> (Tensor, Tensor)",
     cpu="rope.c",
     cuda="rope.cu",
     specialize="cos",
@@ -25,6 +25,24 @@ def rotate_half(x):
 def rotate_pairs(x):
     x1 = x[..., ::2]
     x2 = x[..., 1::2]
+    return torch.stack((-x2, x1), dim=-1).flatten(-2)
+
+
+def rotate_back(x):
+    """By the negative angle (NanoChat)."""
+    x1 = x[..., : x.shape[-1] // 2]
+    x2 = x[..., x.shape[-1] // 2 :]
+    return torch.cat((x2, -x1), dim=-1)
+
+
+def rotate_pairs_4d(x):
+    x1 = x[:, :, :, ::2]
+    x2 = x[:, :, :, 1::2]
+    return torch.stack((-x2, x1), dim=-1).flatten(-2)
+
+
+def rotate_pairs_view(x):
+    x1, x2 = x.view(*x.shape[:-1], -1, 2).unbind(dim=-1)
     return torch.stack((-x2, x1), dim=-1).flatten(-2)
 
 
@@ -96,6 +114,54 @@ def pairs_both_given(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
 )
 def pairs_one_given(x: Tensor, cos: Tensor, sin: Tensor):
     return (x * cos) + (rotate_pairs(x) * sin)
+
+
+@ref(
+    "rope(x, cos, sin, layout='interleaved_4d')",
+    inner="rotate_pairs_4d",
+    kernel="LAYOUT=PAIRS ROUND=EACH PARTIAL=NO GIVEN=FOUR",
+)
+def pairs_one_given_4d(x: Tensor, cos: Tensor, sin: Tensor):
+    """Of four dimensions exactly (GPT-J)."""
+    return (x * cos) + (rotate_pairs_4d(x) * sin)
+
+
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved_view')",
+    inner="rotate_pairs_view",
+    kernel="LAYOUT=PAIRS_VIEW ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def pairs_both_given_view(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
+    return (q * cos) + (rotate_pairs_view(q) * sin), (k * cos) + (rotate_pairs_view(k) * sin)
+
+
+@ref(
+    "rope(x, cos, sin, layout='interleaved_view')",
+    inner="rotate_pairs_view",
+    kernel="LAYOUT=PAIRS_VIEW ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def pairs_one_given_view(x: Tensor, cos: Tensor, sin: Tensor):
+    return (x * cos) + (rotate_pairs_view(x) * sin)
+
+
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved_view', cast='float32')",
+    kernel="LAYOUT=PAIRS_VIEW ROUND=FLOAT32 PARTIAL=NO GIVEN=YES",
+)
+def pairs_both_given_view_float32(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
+    a, b = q.float(), k.float()
+    a = (a * cos) + (rotate_pairs_view(a) * sin)
+    b = (b * cos) + (rotate_pairs_view(b) * sin)
+    return a.to(q.dtype), b.to(k.dtype)
+
+
+@ref(
+    "rope(q, k, cos, sin, layout='half_back', unsqueeze_dim=dim)",
+    kernel="LAYOUT=HALF_BACK ROUND=EACH PARTIAL=NO GIVEN=NO",
+)
+def half_both_back(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return (q * cos) + (rotate_back(q) * sin), (k * cos) + (rotate_back(k) * sin)
 
 
 @ref(
@@ -182,6 +248,43 @@ def pairs_both_partial(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Cons
 
 
 @ref(
+    "rope(x, cos, sin, layout='interleaved_width', unsqueeze_dim=dim, trailing=True, cast='float32')",
+    kernel="LAYOUT=PAIRS_WIDTH ROUND=FLOAT32 PARTIAL=LAST GIVEN=NO",
+)
+def pairs_one_trailing_width(x: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    """cos and sin have one column for each pair (DeepSeek V4)."""
+    cos = cos.repeat_interleave(2, dim=-1).unsqueeze(dim)
+    sin = sin.repeat_interleave(2, dim=-1).unsqueeze(dim)
+    width = cos.shape[-1]
+    last = x[..., -width:]
+    last = (last.float() * cos) + (rotate_pairs(last).float() * sin)
+    return torch.cat([x[..., :-width], last.to(x.dtype)], dim=-1)
+
+
+@ref(
+    "rope(x, cos, sin, layout='interleaved_width')",
+    kernel="LAYOUT=PAIRS_WIDTH ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def pairs_width_one_given(x: Tensor, cos: Tensor, sin: Tensor):
+    """cos and sin have one column for each pair, and the results are joined pair by pair."""
+    x1, x2 = x[..., ::2], x[..., 1::2]
+    return torch.stack((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1).flatten(-2)
+
+
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved', unsqueeze_dim=dim, cast='float32_late_as_q')",
+    kernel="LAYOUT=PAIRS ROUND=FLOAT32_AS_Q PARTIAL=NO GIVEN=NO",
+)
+def pairs_both_float32_late(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
+    """The pairs change places before the cast, which gives the same bits (ERNIE 4.5)."""
+    cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
+    return (
+        ((q.float() * cos) + (rotate_pairs(q).float() * sin)).to(q.dtype),
+        ((k.float() * cos) + (rotate_pairs(k).float() * sin)).to(q.dtype),
+    )
+
+
+@ref(
     "rope(q, k, cos, sin, layout='half', unsqueeze_dim=dim, cast='float32_as_q')",
     kernel="LAYOUT=HALF ROUND=FLOAT32_AS_Q PARTIAL=NO GIVEN=NO",
 )
@@ -251,6 +354,14 @@ def pairs_to_half_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Cons
     return pairs_to_half(q, cos, sin), pairs_to_half(k, cos, sin)
 
 
+@ref(
+    "rope(x, cos, sin, layout='interleaved_to_half_width')",
+    kernel="LAYOUT=PAIRS_TO_HALF_WIDTH ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def pairs_to_half_width_one_given(x: Tensor, cos: Tensor, sin: Tensor):
+    return pairs_to_half(x, cos, sin)
+
+
 def regroup(x):
     """[a0, b0, a1, b1, ...] to [a0, a1, ..., b0, b1, ...], through a view."""
     b, h, s, d = x.shape
@@ -305,6 +416,13 @@ def rotate_half(x):
     x1 = x[..., 0::2]
     x2 = x[..., 1::2]
     return torch.stack((-x2, x1), dim=-1).flatten(-2)
+"""
+VIEW = """
+def rotate_pairs(x):
+    x = x.view(*x.shape[:-1], -1, 2)
+    x1, x2 = x.unbind(dim=-1)
+    x = torch.stack((-x2, x1), dim=-1)
+    return x.flatten(start_dim=-2)
 """
 UNSQUEEZE = ("cos = cos.unsqueeze(unsqueeze_dim)", "sin = sin.unsqueeze(unsqueeze_dim)")
 ROTATE = (
@@ -393,6 +511,67 @@ ACCEPT = {
     "pairs_both_given": [
         example(PAIRS, *ROTATE, BOTH, signature="q, k, cos, sin"),
         PAIRS + SPLIT,
+    ],
+    "pairs_one_given_4d": [PAIRS.replace("...,", ":, :, :,") + ONE_OF_TWO],
+    "pairs_one_given_view": [VIEW + ONE_OF_TWO.replace("half", "pairs")],
+    "pairs_both_given_view": [VIEW + SPLIT.replace("half", "pairs")],
+    "pairs_both_given_view_float32": [
+        example(
+            VIEW,
+            "q_embed, k_embed = q.float(), k.float()",
+            "q_embed = (q_embed * cos) + (rotate_pairs(q_embed) * sin)",
+            "k_embed = (k_embed * cos) + (rotate_pairs(k_embed) * sin)",
+            "return q_embed.type_as(q), k_embed.type_as(k)",
+            signature="q, k, cos, sin",
+        )
+    ],
+    "half_both_back": [example(HALF.replace("(-x2, x1)", "(x2, -x1)"), *UNSQUEEZE, *ROTATE, BOTH)],
+    "pairs_one_trailing_width": [
+        example(
+            PAIRS,
+            "cos = cos.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
+            "sin = sin.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
+            "rope_dim = cos.shape[-1]",
+            "nope, rope = q[..., :-rope_dim], q[..., -rope_dim:]",
+            "rope = ((rope.float() * cos) + (rotate_half(rope).float() * sin)).to(q.dtype)",
+            "return torch.cat([nope, rope], dim=-1)",
+            signature="q, cos, sin, unsqueeze_dim=1",
+            call=ONE,
+        )
+    ],
+    "pairs_width_one_given": [
+        example(
+            "",
+            "first_half, second_half = q[..., ::2], q[..., 1::2]",
+            "first_ = first_half * cos - second_half * sin",
+            "second_ = second_half * cos + first_half * sin",
+            "return torch.stack((first_, second_), dim=-1).flatten(-2)",
+            signature="q, cos, sin",
+            call=ONE,
+        )
+    ],
+    "pairs_both_float32_late": [
+        example(
+            PAIRS,
+            "dtype = q.dtype",
+            *UNSQUEEZE,
+            "q_embed = (q.float() * cos) + (rotate_half(q).float() * sin)",
+            "k_embed = (k.float() * cos) + (rotate_half(k).float() * sin)",
+            AS_Q,
+        )
+    ],
+    "pairs_to_half_width_one_given": [
+        """
+def apply_rotary_pos_emb_interleave(q, k, cos, sin, unsqueeze_dim=1):
+    cos = cos[..., : cos.shape[-1] // 2].unsqueeze(unsqueeze_dim)
+    sin = sin[..., : sin.shape[-1] // 2].unsqueeze(unsqueeze_dim)
+    q1, q2 = q[..., 0::2], q[..., 1::2]
+    q = torch.cat([q1 * cos - q2 * sin, q2 * cos + q1 * sin], dim=-1)
+    if k is not None:
+        k1, k2 = k[..., 0::2], k[..., 1::2]
+        k = torch.cat([k1 * cos - k2 * sin, k2 * cos + k1 * sin], dim=-1)
+    return q, k
+"""
     ],
     "half_both_cast_back": [
         example(
@@ -512,11 +691,31 @@ def rotate(x, cos, sin):
 """,
     ],
 }
-REJECT = [
-    # the sign of the other half
-    HELPERS.replace("(-x2, x1)", "(x2, -x1)")
-    + """
+FORWARD = """
     def forward(self, q, k, cos, sin):
         return apply_rotary_pos_emb(k, q, cos, sin)
-""",
+"""
+REJECT = [
+    # no sign at all; the halves in their own places; both signs
+    HELPERS.replace("(-x2, x1)", "(x2, x1)") + FORWARD,
+    HELPERS.replace("(-x2, x1)", "(-x1, x2)") + FORWARD,
+    HELPERS.replace("(-x2, x1)", "(-x2, -x1)") + FORWARD,
+    # the angles change places; the rotated one is another tensor
+    HALF + ONE_OF_TWO.replace("(q) * sin", "(k) * sin").replace("(k * cos)", "(q * cos)"),
+    # pairs of rows, not of columns
+    PAIRS.replace("[..., 0::2]", "[..., 0::2, :]").replace("[..., 1::2]", "[..., 1::2, :]")
+    + ONE_OF_TWO,
+    # pairs apart by another width
+    VIEW.replace("-1, 2)", "2, -1)") + ONE_OF_TWO.replace("half", "pairs"),
+    # what passes comes last, while the last columns turn
+    example(
+        PAIRS,
+        "cos = cos.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
+        "sin = sin.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
+        "rest, last = q[..., : -cos.shape[-1]], q[..., -cos.shape[-1] :]",
+        "last = ((last.float() * cos) + (rotate_half(rest).float() * sin)).to(q.dtype)",
+        "return torch.cat([last, rest], dim=-1)",
+        signature="q, cos, sin, unsqueeze_dim=1",
+        call=ONE,
+    ),
 ]

@@ -161,9 +161,10 @@ def is_even(variant) -> bool:
 
 
 def tables(variant, batch, seq, head, dtype, make: Make = values) -> tuple:
-    columns = head // 2 if COS_PER_PAIR in variant else head
-    if variant.endswith("partial"):
-        columns = max(2, head // 4 * 2)
+    partial = variant.endswith("partial") or "trailing" in variant
+    columns = max(2, head // 4 * 2) if partial else head
+    if COS_PER_PAIR in variant:
+        columns //= 2
     cos, sin = make((batch, seq, columns), dtype, 7), make((batch, seq, columns), dtype, 8)
     return (cos.unsqueeze(1), sin.unsqueeze(1)) if GIVEN in variant else (cos, sin)
 

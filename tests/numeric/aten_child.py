@@ -123,7 +123,7 @@ def act_mul(variant, dtype):
 def angles(shape, variant, dtype):
     """cos and sin: [b, s, r]."""
     b, s, width = shape
-    if "partial" in variant.name:
+    if "partial" in variant.name or "trailing" in variant.name:
         width = width // 2
     if "_width" in variant.name:
         width = width // 2

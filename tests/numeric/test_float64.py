@@ -193,7 +193,7 @@ def value_of(op, variant, parameter, kind, seed):
         axis = 2 if literals.get("out") == "same" else 1
         return {"unsqueeze_dim": axis, "dim": -1}[keyword_of(variant, parameter)]
     if kind == "Tensor" and parameter in ("cos", "sin"):
-        narrow = literals.get("partial") or literals.get("layout") == "half_width"
+        narrow = literals.get("partial") or literals.get("layout", "").endswith("_width")
         angles = _angles(seed, WIDTH // 2 if narrow else WIDTH)
         if "position_ids" not in variant.parameters:  # else a table that they look up
             angles = angles.expand(ROWS, SEQ, -1)

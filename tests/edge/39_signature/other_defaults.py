@@ -2,8 +2,8 @@
 # expect: fused rope Two.forward "unsqueeze_dim=2"
 # expect: fused rope rotary_ids "inner=rotate_half"
 # expect: fused rope rotary_order "inner=rotate_half"
-# expect: told rope Ids.forward
-# expect: told rope Order.forward
+# expect: not-fused rope Ids.forward
+# expect: not-fused rope Order.forward
 import torch
 import torch.nn.functional as F
 from torch import nn

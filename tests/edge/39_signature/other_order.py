@@ -5,11 +5,11 @@
 # expect: fused rope by_keyword
 # expect: fused rope results "k, q, cos, sin, layout=.half., inner=rotate_half"
 # expect: fused rope ids
-# expect: told rope TablesFirst.forward
-# expect: told rope KeyFirst.forward
-# expect: told rope ByKeyword.forward
-# expect: told rope Results.forward
-# expect: told rope Ids.forward
+# expect: not-fused rope TablesFirst.forward
+# expect: not-fused rope KeyFirst.forward
+# expect: not-fused rope ByKeyword.forward
+# expect: not-fused rope Results.forward
+# expect: not-fused rope Ids.forward
 import torch
 import torch.nn.functional as F
 from torch import nn
