@@ -42,7 +42,7 @@ TFR_CONSTANT float unit_of(int64_t width) {
     return unit;
 }
 
-typedef tfr_norm_shape<X_LAST, V, DTYPE> shape;
+typedef tfr_norm_shape<X_LAST, V, DTYPE, 2> shape;
 typedef tfr_pack<DTYPE, V> pack;
 static_assert(!HAS_WEIGHT || NORM_WEIGHT_DTYPE == DTYPE, "the weight has the sum's dtype");
 static_assert(!HAS_BIAS || NORM_BIAS_DTYPE == DTYPE, "the bias has the sum's dtype");
@@ -123,13 +123,46 @@ TFR_INLINE void store_norm(char *const *at, int i, int n, const pack &s, float m
     tfr_store<ALIGNED>(at[OUT] + i * (int)tfr_size_of(DTYPE), tfr_packed<DTYPE, V>(x), n);
 }
 
+// Weight, then bias, of a block whose rows share them. Not in held_rows, of which there are two.
+template <int PACKS> TFR_INLINE pack *shared_packs() {
+    __shared__ __align__(16) pack kept[2 * PACKS];
+    return kept;
+}
+
+// Whoever reads what is shared has passed a barrier: here, or in the sums where those have one.
+template <bool ALIGNED> TFR_INLINE void fill_shared(const tfr_device_args &a, pack *shared) {
+#pragma unroll 1
+    for (int k = threadIdx.x; k < shape::packs; k += shape::block)
+        load_affine<ALIGNED>(a, k * V, shape::even ? V : WIDTH - k * V, &shared[k],
+                             &shared[shape::packs + k]);
+    if (shape::threads <= 32)
+        __syncthreads();
+}
+
+// As one access: the compiler would make several of halves.
+TFR_INLINE pack read_shared(const pack *at) { return tfr_load<DTYPE, V, true>((const char *)at); }
+
+// The packs of weight and bias that go with those of a thread.
+template <bool ALIGNED>
+TFR_INLINE void load_own(const tfr_device_args &a, int begin, pack *weight, pack *bias) {
+#pragma unroll
+    for (int k = 0; k < shape::each; k++) {
+        const int i = begin + k * shape::threads * V;
+        if (shape::full || i < WIDTH)
+            load_affine<ALIGNED>(a, i, shape::even ? V : WIDTH - i, &weight[k], &bias[k]);
+    }
+}
+
 // Rows that stay in registers from the sum to the result, shape::rows of them at a time.
 template <bool ALIGNED> TFR_INLINE void held_rows(const tfr_device_args &a) {
     constexpr int T = shape::threads, EACH = shape::each;
-    constexpr bool keeps = T <= 512; // weight and bias too: registers do for them
+    constexpr bool shares = shape::rows > 1;    // weight and bias; else a thread has its own,
+    constexpr bool keeps = !shares && T <= 512; // for all its rows where registers do for that
     const int group = shape::rows == 1 ? 0 : threadIdx.x / T;
     const int begin = (shape::rows == 1 ? threadIdx.x : threadIdx.x % T) * V;
-    pack weight[EACH] = {}, bias[EACH] = {};
+    pack weight[EACH] = {}, bias[EACH] = {}, *shared = nullptr;
+    if constexpr (shares)
+        shared = shared_packs<shape::packs>();
     for (int64_t first = blockIdx.x; first < a.units; first += (int64_t)gridDim.x * shape::rows) {
         const int64_t row = first + (int64_t)group * gridDim.x;
         const bool mine = shape::rows == 1 || row < a.units; // all threads meet at barriers
@@ -146,13 +179,10 @@ template <bool ALIGNED> TFR_INLINE void held_rows(const tfr_device_args &a) {
             }
             total += total_of(s[k]);
         }
-        if (first == blockIdx.x || !keeps)
-#pragma unroll
-            for (int k = 0; k < EACH; k++) {
-                const int i = begin + k * T * V;
-                if (shape::full || i < WIDTH)
-                    load_affine<ALIGNED>(a, i, shape::even ? V : WIDTH - i, &weight[k], &bias[k]);
-            }
+        if (first == blockIdx.x && shares)
+            fill_shared<ALIGNED>(a, shared);
+        if (first == blockIdx.x && keeps)
+            load_own<ALIGNED>(a, begin, weight, bias);
         const float mean = mean_of(tfr_row_sum<T, shape::block>(total, 0));
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
@@ -164,8 +194,14 @@ template <bool ALIGNED> TFR_INLINE void held_rows(const tfr_device_args &a) {
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
             const int i = begin + k * T * V, n = shape::even ? V : WIDTH - i;
-            if (mine && (shape::full || i < WIDTH))
-                store_norm<ALIGNED>(at, i, n, s[k], mean, root, weight[k], bias[k]);
+            if (!mine || !(shape::full || i < WIDTH))
+                continue;
+            if (!keeps && !shares)
+                load_affine<ALIGNED>(a, i, n, &weight[k], &bias[k]);
+            store_norm<ALIGNED>(at, i, n, s[k], mean, root,
+                                shares && HAS_WEIGHT ? read_shared(&shared[i / V]) : weight[k],
+                                shares && HAS_BIAS ? read_shared(&shared[shape::packs + i / V])
+                                                   : bias[k]);
         }
     }
 }

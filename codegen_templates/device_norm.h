@@ -24,13 +24,14 @@ TFR_CONSTANT int tfr_norm_threads(int64_t width, int64_t packs) {
     return threads;
 }
 
-template <int64_t WIDTH, int V, int WEIGHT> struct tfr_norm_shape {
+// WEIGHTS: how many arrays of that dtype there are as wide as a row.
+template <int64_t WIDTH, int V, int WEIGHT, int WEIGHTS = 1> struct tfr_norm_shape {
     enum {
         packs = (int)((WIDTH + V - 1) / V),
         threads = tfr_norm_threads(WIDTH, packs), // of a row
         held = WIDTH <= 16384,
         each = held ? (packs + threads - 1) / threads : 1, // packs of a thread
-        weight_bytes = packs * (int)sizeof(tfr_pack<WEIGHT, V>),
+        weight_bytes = WEIGHTS * packs * (int)sizeof(tfr_pack<WEIGHT, V>),
         // Rows of a block at a time: with more of them it asks less often for the weight, which
         // they share. 512 threads or a few more, 640 at most, so that registers do for two blocks;
         // 48 KB of shared memory are there on every GPU.

@@ -56,6 +56,12 @@ def _add_norm(width):
     return lambda d: (x(d, 1), x(d, 2), values((width,), d, 3), 1e-6, 0)
 
 
+def _add_layer_norm(width):
+    x = lambda d, seed: values((2, width), d, seed)  # noqa: E731
+    affine = lambda d, seed: values((width,), d, seed)  # noqa: E731
+    return lambda d: (x(d, 1), x(d, 2), affine(d, 3), affine(d, 4), 1e-6, width)
+
+
 def _act(variant, act):
     return lambda d: act_arguments(variant, act, values((2, 64), d, 1), values((2, 64), d, 2))
 
@@ -79,13 +85,14 @@ def _norm_rope(head):
 
 
 NORM, ADD = ("rms_norm", "cast_then_weight"), ("add_rms_norm", "add_then_norm")
+LAYER = ("add_layer_norm", "add_then_norm")
 # Registers. A multiprocessor has 65536 of them for 1536 (sm_86, sm_89, sm_120) to 2048 threads: with
 # 64 for each at least half of those are there, which hides memory's latency where each thread has
 # several loads of 128 bits under way. Norm and rope hold a head of q, its weight and its angles. Rows
 # of 16384 are held whole, 32 elements of 16 bits and their sums for each of 512 threads, which could
-# have 128; wider ones have four packs on their way at a time.
+# have 128; wider ones have four packs on their way at a time, of two arrays where they are added.
 # Shared bytes. Two floats for each warp, and where several rows share a block its weight, converted:
-# 2560 floats at most (of 16-bit weights half of that).
+# 2560 floats at most (of 16-bit weights half of that), and a layer norm's bias.
 KERNELS = [
     Kernel("norm of 128", *NORM, _norm(128), 40, 512),
     Kernel("norm of 2560", *NORM, _norm(2560), 52, 10496),
@@ -93,6 +100,10 @@ KERNELS = [
     Kernel("norm of 40000", *NORM, _norm(40000), 80, 128),
     Kernel("add and norm of 2560", *ADD, _add_norm(2560), 52, 10496),
     Kernel("add and norm of 16384", *ADD, _add_norm(16384), 112, 256),
+    Kernel("add and layer norm of 128", *LAYER, _add_layer_norm(128), 48, 1024),
+    Kernel("add and layer norm of 2560", *LAYER, _add_layer_norm(2560), 64, 20736),
+    Kernel("add and layer norm of 16384", *LAYER, _add_layer_norm(16384), 128, 256),
+    Kernel("add and layer norm of 40000", *LAYER, _add_layer_norm(40000), 128, 256),
     Kernel("silu", "act_mul", "two_inputs", _act("two_inputs", "SILU"), 48, 0),
     Kernel("gelu", "act_mul", "two_inputs", _act("two_inputs", "GELU"), 60, 0),
     Kernel(

@@ -76,7 +76,8 @@ def test_bytes(counted, dtype, share):
     """
     for c in counted(H100 // share, TOKENS // share, dtype):
         t = c.traffic
-        assert t.ratio <= MOST, c.call
+        # A block asks for two weights, and has three arrays to walk over.
+        assert t.ratio <= (1.07 if "norm_of_sum" in c.call else MOST), c.call
         assert t.requested == t.least + (t.blocks - 1) * c.weight, c.call
         assert t.unique == t.least, c.call
         # Of interleaved pairs there are half as many results, in accesses of 64 bits.
@@ -96,14 +97,17 @@ def test_unaligned_rows(counted):
 
 @pytest.mark.parametrize("width", [16384, 40000])
 def test_wide_rows(counted, width):
-    """Up to 16384 a row is read once; wider ones twice, each with the weight."""
+    """Up to 16384 a row is read once; wider ones twice, each with the weight, or thrice for mean and
+    variance, whose kernel adds anew.
+    """
     rows = 16
     for c in counted(1, rows, "bfloat16", width):
         t, again = c.traffic, 0
-        if width == 40000 and c.call.startswith("add"):
+        if width == 40000 and c.call.startswith("add_rms"):
             again = rows * width * 2  # the sum, written and then read
         assert t.unique == t.least + again and t.sectors_used >= 0.98 and t.conflicts == 0, c.call
         if width == 16384 or not c.weight:
             assert t.requested == t.least + (t.blocks - 1) * c.weight, c.call
         else:
-            assert t.requested <= 2 * t.least + rows * c.weight, c.call
+            times = 3 if "layer" in c.call else 2
+            assert t.requested <= times * t.least + rows * c.weight, c.call
