@@ -220,11 +220,14 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         if (flow->inlines.items[i].call_ast == p->home[0] && p->home_count == 1)
             home = &flow->inlines.items[i];
     bool all_in_op = true;
+    const tfr_inline *guarded = NULL;
     for (uint32_t i = 0; i < m->member_count; i++) {
         const tfr_vnode *n = tfr_flow_node(flow, m->members[i]);
         const tfr_inline *in = n->in_call ? inline_of(flow, m->members[i]) : NULL;
         if (!in || !in->op || (home && in != home))
             all_in_op = false;
+        if (in && in->op && (in->helper || in->loose))
+            guarded = in;
         if (!in || in->op || in == home)
             continue;
         const tfr_function *f = &in->module->scope->functions.items[in->function];
@@ -244,6 +247,8 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         else
             guard_method(p, flow, in);
     }
+    if (guarded && !all_in_op) // in the larger op nobody would ask whether it was replaced
+        refuse(p, guarded->call_ast, "a part of it is an op's call that names a helper");
     if (all_in_op)
         p->reason = ""; // the op's own call
     if (home && !home->op && home->module != flow->module)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import importlib.machinery
 import importlib.util
 import io
 import json
@@ -43,6 +44,9 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2**-6, torch.float16: 2**-9}
 torch.set_num_threads(1)  # the same summation order in both runs, whatever else the machine does
 
 
+Files = dict[str, bytes]  # module name -> source
+
+
 class Fault(AssertionError):
     """The rewriter did something wrong; the text says what."""
 
@@ -71,9 +75,14 @@ def find_binary() -> str:
     return found
 
 
-def rewrite_with_binary(data: bytes, args: tuple[str, ...] = ()) -> Outcome:
+def rewrite_with_binary(
+    data: bytes, args: tuple[str, ...] = (), name: str = MODULE, beside: Files | None = None
+) -> Outcome:
+    """`beside`: other files of its folder, by name, which it may import from."""
     with tempfile.TemporaryDirectory(prefix="tfr-edge-") as folder:
-        source, out = Path(folder, MODULE + ".py"), Path(folder, "out.py")
+        source, out = Path(folder, name + ".py"), Path(folder, "out.py")
+        for other, text in (beside or {}).items():
+            Path(folder, other + ".py").write_bytes(text)
         source.write_bytes(data)
         done = subprocess.run(
             [find_binary(), "--json", "-o", str(out), *args, str(source)],
@@ -421,25 +430,41 @@ def check_second_run(out: Outcome, again: Outcome) -> None:
 # ---------------------------------------------------------------- running both modules
 
 
-def load(data: bytes, folder: str):
-    path = Path(folder, MODULE + ".py")
-    path.write_bytes(data)
-    spec = importlib.util.spec_from_file_location(MODULE, path)
+PACKAGE = "edge_package"  # what a module with files beside it belongs to
+
+
+def load(data: bytes, folder: str, beside: Files | None = None):
+    for name, text in {**(beside or {}), MODULE: data}.items():
+        Path(folder, name + ".py").write_bytes(text)
+    name = MODULE
+    if beside:
+        name = f"{PACKAGE}.{MODULE}"
+        package = importlib.machinery.ModuleSpec(PACKAGE, None, is_package=True)
+        package.submodule_search_locations = [folder]
+        sys.modules[PACKAGE] = importlib.util.module_from_spec(package)
+        importlib.invalidate_caches()
+    spec = importlib.util.spec_from_file_location(name, Path(folder, MODULE + ".py"))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        sys.modules.pop(MODULE, None)
+        unload()
         raise
     return module
 
 
-def run_module(data: bytes, dtype: torch.dtype) -> list:
+def unload() -> None:
+    for name in list(sys.modules):
+        if name in (MODULE, PACKAGE) or name.startswith(PACKAGE + "."):
+            del sys.modules[name]
+
+
+def run_module(data: bytes, dtype: torch.dtype, beside: Files | None = None) -> list:
     """What `cases(dtype)` yields, frozen as it comes. A yielded function is called, may raise."""
     with tempfile.TemporaryDirectory(prefix="tfr-edge-") as folder:
         try:
-            module = load(data, folder)
+            module = load(data, folder, beside)
             torch.manual_seed(0)
             results = []
             for value in module.cases(dtype):
@@ -452,7 +477,7 @@ def run_module(data: bytes, dtype: torch.dtype) -> list:
             results.append(freeze(("random state", torch.get_rng_state()), {}))
             return results
         finally:
-            sys.modules.pop(MODULE, None)
+            unload()
 
 
 def freeze(value, storages: dict):
@@ -522,13 +547,19 @@ def close_numbers(old, new) -> bool:
     return abs(a - b) <= TOLERANCE[torch.bfloat16] * abs(a)
 
 
-def check_runs(before: bytes, after: bytes, dtype: torch.dtype, bits: bool = True) -> int:
+def check_runs(
+    before: bytes,
+    after: bytes,
+    dtype: torch.dtype,
+    bits: bool = True,
+    beside: tuple[Files | None, Files | None] = (None, None),
+) -> int:
     """Runs original and result on the same random numbers; the number of results compared."""
-    old = run_module(before, dtype)
+    old = run_module(before, dtype, beside[0])
     if len(old) < 2:
         raise Fault("the input's cases() yields nothing, so nothing is tested")
     try:
-        new = run_module(after, dtype)
+        new = run_module(after, dtype, beside[1])
     except Exception as error:
         raise Fault(
             f"the original runs, the result raises {type(error).__name__}: {error}"
