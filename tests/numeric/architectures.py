@@ -1,6 +1,8 @@
-"""Every causal architecture of transformers, tiny, with and without the import hook, compared.
+"""Every text architecture of transformers, tiny, with and without the import hook, compared.
 
-    python tests/numeric/architectures.py [MODEL_TYPE...] [--jobs N] [--json OUT] [--modes M,..]
+    python tests/numeric/architectures.py [NAME...] [--jobs N] [--json OUT] [--modes M,..]
+
+A NAME is the model type of a causal architecture, or KIND:MODEL_TYPE of another kind (KINDS).
 
 Each run is a process forked from one that has imported torch and transformers but no modeling
 file, so that the hook sees every import: one plain, and one for each mode of the ops (modes.py).
@@ -125,6 +127,8 @@ SETTINGS: dict[str, dict] = {
     },
     "dots3_note_text": {"per_layer_config": _DOTS3},
     "dots1": {"n_routed_experts": 6, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "esm": {"vocab_size": VOCAB, "pad_token_id": 1, "mask_token_id": 4},
+    "esmc": {"num_key_value_heads": 4},
     "falcon_h1": {"mamba_d_ssm": 128},
     "gemma3n_text": {
         "num_hidden_layers": 4,
@@ -161,6 +165,7 @@ SETTINGS: dict[str, dict] = {
     },
     "recurrent_gemma": {"num_hidden_layers": 3},
     "reformer": {"axial_pos_embds": False},
+    "vibevoice_asr": {"acoustic_tokenizer_chunk_size": 3200},
     "xlstm": {"embedding_dim": None, "num_blocks": None, "qk_dim_factor": 1.0},
     "xmod": {"default_language": "en_XX"},
     "zamba": {
@@ -183,6 +188,9 @@ EXCLUDED: dict[str, str] = {
     "gemma4_assistant": "a draft model that reads its target's keys and values; gemma4_text is run",
     "gemma4_unified_assistant": "a draft model, as gemma4_assistant; gemma4_unified_text is run",
     "gemma3n": "its vision tower needs timm and pillow; gemma3n_text is run",
+    "seq2seq:encoder-decoder": "joins two models of other types, which are run by themselves",
+    "seq2seq:nemo_speechlm": "its parts shrink only together; its text model is a Llama",
+    "seq2seq:voxtral_realtime": "streams audio step by step; its text model is a Mistral",
 }
 # model type -> bound of the float32 difference with kernels where it is not harness.MAX_REL, and why.
 UNSTABLE: dict[str, tuple[float, str]] = {
@@ -202,14 +210,33 @@ DECODER_CONFIG = {"musicgen": "musicgen_decoder", "musicgen_melody": "musicgen_m
 
 
 # ------------------------------------------------------------------ configurations
-def causal_types() -> dict[str, str]:
-    """model type -> class name, as AutoModelForCausalLM has them."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+# kind -> its auto class, and the table of that.
+KINDS = {
+    "causal": ("AutoModelForCausalLM", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"),
+    "mlm": ("AutoModelForMaskedLM", "MODEL_FOR_MASKED_LM_MAPPING_NAMES"),
+    "seq2seq": ("AutoModelForSeq2SeqLM", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"),
+}
 
-    return dict(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+
+def types_of(kind: str) -> dict[str, str]:
+    """name -> class name, as the auto class of `kind` has them."""
+    from transformers.models.auto import modeling_auto
+
+    table = getattr(modeling_auto, KINDS[kind][1])
+    return {t if kind == "causal" else f"{kind}:{t}": name for t, name in table.items()}
+
+
+def causal_types() -> dict[str, str]:
+    return types_of("causal")
+
+
+def all_types() -> dict[str, str]:
+    return {name: cls for kind in KINDS for name, cls in types_of(kind).items()}
 
 
 def size_of(name: str, value):
+    if value is None:
+        return None
     for pattern, size in RULES:
         if re.search(pattern, name):
             return min(value, size[1]) if isinstance(size, tuple) else size
@@ -323,7 +350,7 @@ def token_ids(config, rows: int):
     return allowed[picked]
 
 
-def run_one(model_type: str, mode: str) -> dict:
+def run_one(name: str, mode: str) -> dict:
     """Logits of one forward pass and of a few generated tokens, and the op calls made."""
     import contextlib
     import warnings
@@ -343,13 +370,15 @@ def run_one(model_type: str, mode: str) -> dict:
     import harness
 
     torch.manual_seed(0)
+    *kind, model_type = name.split(":")
+    kind = kind[0] if kind else "causal"
     config = tiny_config(DECODER_CONFIG.get(model_type, model_type))
-    if getattr(config, "is_decoder", None) is False:
+    if kind == "causal" and getattr(config, "is_decoder", None) is False:
         config.is_decoder = True
     if model_type in DECODER_CONFIG:
         model = getattr(transformers, causal_types()[model_type])._from_config(config)
     else:
-        model = transformers.AutoModelForCausalLM.from_config(config)
+        model = getattr(transformers, KINDS[kind][0]).from_config(config)
     model = model.float().eval()
     harness.randomize(model)
     ids = token_ids(model.config, rows=BATCH * getattr(config, "num_codebooks", 1))
@@ -362,15 +391,18 @@ def run_one(model_type: str, mode: str) -> dict:
     result |= {"calls": {}, "paths": {}}
     with modes.running(mode) if hook else contextlib.nullcontext(), counted_ops(hook) as counts:
         with torch.no_grad():
-            out = model(input_ids=ids, output_hidden_states=True)
+            more = {"decoder_input_ids": ids} if kind == "seq2seq" else {}
+            out = model(input_ids=ids, output_hidden_states=True, **more)
         logits = out.logits
         result["outputs"] = {"logits": logits, "hidden_states": tensors_of(out, "hidden_states")}
-        if model_type not in FORWARD_ONLY:
+        if kind != "mlm" and name not in FORWARD_ONLY:
             model.generation_config.eos_token_id = None
+            model.generation_config.decoder_start_token_id = 0
             out = model.generate(
                 input_ids=ids,
                 max_new_tokens=NEW_TOKENS,
                 do_sample=False,
+                num_beams=1,
                 pad_token_id=0,
                 return_dict_in_generate=True,
                 output_logits=True,
@@ -547,7 +579,7 @@ def main() -> int:
             flush=True,
         )
 
-    types = options.types or [t for t in causal_types() if t not in EXCLUDED]
+    types = options.types or [t for t in all_types() if t not in EXCLUDED]
     lines = run_all(types, tuple(options.modes.split(",")), options.jobs, show)
     if options.json:
         options.json.write_text(json.dumps(lines, indent=1))

@@ -1,4 +1,4 @@
-"""Every registered causal architecture gives the same logits, tokens and strides with the hook.
+"""Every registered text architecture gives the same logits, tokens and strides with the hook.
 
 To the bit with references, and within float32's bound with kernels.
 """
@@ -16,7 +16,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 MODES = (modes.REFERENCES, modes.KERNELS)
-TYPES = [t for t in architectures.causal_types() if t not in architectures.EXCLUDED]
+TYPES = [t for t in architectures.all_types() if t not in architectures.EXCLUDED]
 
 
 @pytest.fixture(scope="session")
@@ -86,15 +86,15 @@ def test_ops_ran(results, mode):
     assert len(rewritten) >= FEWEST_REWRITTEN and len(called) >= FEWEST_REWRITTEN
 
 
-FEWEST_REWRITTEN = 180
+FEWEST_REWRITTEN = 260
 
 
 def test_exclusions_are_registered_and_explained():
-    registered = architectures.causal_types()
+    registered = architectures.all_types()
     for table in (architectures.EXCLUDED, architectures.FORWARD_ONLY):
         for model_type, reason in table.items():
             assert model_type in registered and len(reason) > 20
-    assert len(architectures.EXCLUDED) <= 3
+    assert len(architectures.EXCLUDED) <= 6
     for model_type, (bound, reason) in architectures.UNSTABLE.items():
         assert model_type in registered and bound < 1e-3 and len(reason) > 20
     assert len(architectures.UNSTABLE) <= 3
