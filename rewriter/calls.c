@@ -637,10 +637,33 @@ static bool starts_global(const tfr_builder *b, uint32_t ast) {
     return !name || !tfr_build_lookup(b, name);
 }
 
+// `super().forward(...)` where the only base is a torch module without effect.
+static bool is_super_forward(const tfr_builder *b, uint32_t function) {
+    const tfr_tree *t = tree_of(b);
+    uint32_t object = tfr_tree_field(t, function, TFR_F_OBJECT);
+    if (tfr_tree_kind(t, object) != TFR_N_CALL ||
+        !tfr_tree_is(t, tfr_tree_field(t, object, TFR_F_FUNCTION), "super") ||
+        tfr_tree_first(t, tfr_tree_field(t, object, TFR_F_ARGUMENTS)) ||
+        !tfr_tree_is(t, tfr_tree_field(t, function, TFR_F_ATTRIBUTE), "forward"))
+        return false;
+    tfr_name name = tfr_names_find(b->flow->module->names, TFR_STR("super"));
+    bool rebound =
+        name && (tfr_build_lookup(b, name) || tfr_scope_lookup(b->frame->module->scope, name));
+    return b->frame->self && !rebound &&
+           tfr_module_super_is_pure(b->flow->module, b->frame->class_index);
+}
+
 static tfr_value called_attribute(tfr_builder *b, uint32_t function, uint32_t arguments, call *c) {
     const tfr_tree *t = tree_of(b);
     tfr_name name = tfr_names_add(b->flow->module->names,
                                   tfr_tree_text(t, tfr_tree_field(t, function, TFR_F_ATTRIBUTE)));
+    if (is_super_forward(b, function)) {
+        tfr_arg self = {b->frame->self, 0};
+        tfr_name super = tfr_names_lit(b->flow->module->names, "super().forward");
+        tfr_arg callee = {tfr_build_node(b, TFR_V_ATTR, super, &self, 1, 0), 0};
+        read_arguments(b, arguments, c);
+        return pure_call(b, callee, c, TFR_T_TENSOR);
+    }
     tfr_arg object = tfr_build_operand(b, tfr_tree_field(t, function, TFR_F_OBJECT));
     bool on_self = b->frame->self && tfr_flow_same(b->flow, object.value, b->frame->self);
     uint32_t of = TFR_NO_CLASS;

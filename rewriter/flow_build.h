@@ -112,6 +112,9 @@ tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint3
                          const tfr_name *keywords, const tfr_arg *keyword_values,
                          uint32_t keyword_count, char place, uint32_t ast); // 0: not in canon.py
 
+// modules.c: whether `super().forward(...)` in a class is that of a torch module without effect.
+bool tfr_module_super_is_pure(tfr_module *module, uint32_t class_index);
+
 // canon.c
 typedef struct tfr_canon_row {
     tfr_name name;

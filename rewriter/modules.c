@@ -56,12 +56,35 @@ static uint32_t class_of_path(const tfr_module *module, tfr_name path) {
     return b && b->kind == TFR_BIND_CLASS ? other->first_class + b->index : TFR_NO_CLASS;
 }
 
+// Of `Module(...).to(...)`, which gives the module, the call that makes it; 0: another call.
+static uint32_t gives_itself(const tfr_tree *t, uint32_t function) {
+    static const char *const names[] = {"to",       "float",    "half", "double",
+                                        "bfloat16", "to_empty", "eval", "requires_grad_"};
+    if (tfr_tree_kind(t, function) != TFR_N_ATTRIBUTE)
+        return 0;
+    uint32_t object = tfr_tree_unparen(t, tfr_tree_field(t, function, TFR_F_OBJECT));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (tfr_tree_is(t, tfr_tree_field(t, function, TFR_F_ATTRIBUTE), names[i]))
+            return tfr_tree_kind(t, object) == TFR_N_CALL ? object : 0;
+    return 0;
+}
+
 static tfr_module_kind kind_of_value(const tfr_module *module, uint32_t ast, uint32_t *of_class) {
     const tfr_tree *t = module->scope->tree;
     ast = tfr_tree_unparen(t, ast);
     switch (tfr_tree_kind(t, ast)) {
     case TFR_N_CALL: {
         uint32_t function = tfr_tree_field(t, ast, TFR_F_FUNCTION);
+        uint32_t made = gives_itself(t, function);
+        if (made) {
+            tfr_module_kind kind = kind_of_value(module, made, of_class);
+            tfr_name name = tfr_names_find(
+                module->names, tfr_tree_text(t, tfr_tree_field(t, function, TFR_F_ATTRIBUTE)));
+            uint32_t own = *of_class - module->first_class; // or a class of another file
+            bool replaced = kind == TFR_M_CLASS && name && own < module->scope->classes.count &&
+                            tfr_scope_method(module->scope, own, name);
+            return replaced ? TFR_M_UNKNOWN : kind;
+        }
         uint32_t arguments = tfr_tree_field(t, ast, TFR_F_ARGUMENTS);
         tfr_name path = tfr_module_path(module, module->names, function);
         if (!path)
@@ -239,6 +262,20 @@ tfr_module_kind tfr_module_attribute(tfr_module *module, uint32_t class_index, t
             kind = TFR_M_UNKNOWN;
     }
     return kind;
+}
+
+bool tfr_module_super_is_pure(tfr_module *module, uint32_t class_index) {
+    if (class_index == TFR_NO_CLASS)
+        return false;
+    module = tfr_module_of_class(module, &class_index);
+    const tfr_tree *t = module->scope->tree;
+    uint32_t node = module->scope->classes.items[class_index].node;
+    uint32_t bases = tfr_tree_field(t, node, TFR_F_SUPERCLASSES);
+    uint32_t base = bases ? tfr_tree_first(t, bases) : 0;
+    tfr_name path =
+        base && !tfr_tree_next(t, base) ? tfr_module_path(module, module->names, base) : 0;
+    tfr_module_kind kind = path ? kind_of_path(module, path) : TFR_M_UNKNOWN;
+    return kind == TFR_M_PURE || kind == TFR_M_LINEAR || kind == TFR_M_LAYER_NORM;
 }
 
 tfr_flow *tfr_module_flow(tfr_module *module, uint32_t function) {
