@@ -52,6 +52,19 @@ static void halves(const tfr_call *c, tfr_array *gate, tfr_array *up) {
     up->data = LAYOUT == UP_GATE ? data : behind;
 }
 
+// Views a with the sizes of `out`, which it fits: stride 0 where it repeats.
+static void spread(tfr_array *a, const tfr_array *out) {
+    tfr_broadcast_rows(a, out);
+    int last = out->ndim - 1;
+    a->stride[last] = a->size[last] == out->size[last] ? a->stride[last] : 0;
+    a->size[last] = out->size[last];
+}
+
+// Whether a row is one element, again and again.
+static int repeats(const tfr_array *a) {
+    return a->size[a->ndim - 1] > 1 && a->stride[a->ndim - 1] == 0;
+}
+
 // Whether element i of all three arrays lies i elements behind their first.
 static int is_flat(const tfr_array *gate, const tfr_array *up, const tfr_array *out) {
     int flat = tfr_is_dense(out); // which it is unless a size is 0
@@ -81,8 +94,8 @@ static int bad_limit(double limit, int gate_dtype, int up_dtype) {
     return !(size > 0) || (size > most && size <= 1.7976931348623157e308);
 }
 
-// The result as torch's operations, one after another, would lay it out.
-static void out_as_torch(tfr_call *c, const tfr_array *gate, const tfr_array *up) {
+// The result as torch's operations, one after another, would lay it out. Not 0: they do not fit.
+static int out_as_torch(tfr_call *c, const tfr_array *gate, const tfr_array *up) {
     tfr_array acted = *gate, other = *up, made;
     if (FORM == IN_FLOAT32 && gate->dtype != TFR_F32)
         tfr_out_copy(&acted, gate, TFR_F32);
@@ -100,9 +113,11 @@ static void out_as_torch(tfr_call *c, const tfr_array *gate, const tfr_array *up
         tfr_out_of(&acted, glu, 2);
     else if (ACT != IDENTITY)
         acted = made;
-    tfr_out_of(&c->out[0], of, 2);
+    if (tfr_out_of(&c->out[0], of, 2))
+        return 1;
     if (FORM == IN_FLOAT32 && gate->dtype != TFR_F32)
         tfr_out_copy(&c->out[0], &c->out[0], gate->dtype);
+    return 0;
 }
 
 static int tfr_plan(tfr_call *c) {
@@ -117,15 +132,17 @@ static int tfr_plan(tfr_call *c) {
     if ((LAYOUT == GATE_UP || LAYOUT == UP_GATE) && axis != -1 && axis != in->ndim - 1)
         return tfr_refuse(c, "act_mul: the halves lie along another axis than the last");
     halves(c, &gate, &up);
-    if (gate.ndim != up.ndim)
+    int equal = gate.ndim == up.ndim;
+    for (int i = 0; equal && i < gate.ndim; i++)
+        equal = gate.size[i] == up.size[i];
+    if (!equal && (LAYOUT != TWO_INPUTS || FORM != PLAIN || up.ndim == 0))
         return tfr_refuse(c, "act_mul: gate and up differ in shape");
-    for (int i = 0; i < gate.ndim; i++)
-        if (gate.size[i] != up.size[i])
-            return tfr_refuse(c, "act_mul: gate and up differ in shape");
-
     if (has_limit(FORM) && bad_limit(c->number[0], gate.dtype, up.dtype))
         return tfr_refuse(c, "act_mul: a limit that is 0, no number or too large for the dtype");
-    out_as_torch(c, &gate, &up);
+    if (out_as_torch(c, &gate, &up))
+        return tfr_refuse(c, "act_mul: gate and up do not fit in shape");
+    spread(&gate, &c->out[0]);
+    spread(&up, &c->out[0]);
     shape_of(&gate, &up, &c->out[0], &rows, &width);
     c->units = rows * pieces_of(width);
     c->grain = width >= PIECE ? GRAIN / PIECE : GRAIN / (width ? width : 1);
@@ -237,11 +254,32 @@ static void multiply_all(const char *gate, const char *up, char *out, int64_t n,
     memcpy(out + whole * out_size, o, (size_t)(rest * out_size));
 }
 
+// A piece of a row of which gate, or else up, is one element again and again. PLAIN alone.
+static void multiply_one(const char *gate, const char *up, char *out, int64_t n, int act,
+                         int gate_dtype, int up_dtype, int gate_repeats) {
+    char same[4 * STEP];
+    int dtype = gate_repeats ? gate_dtype : up_dtype;
+    tfr_v8 one = tfr_all(tfr_load_part(gate_repeats ? gate : up, 0, 1, dtype)[0]);
+    if (gate_repeats)
+        one = tfr_act(one, act, dtype);
+    for (int64_t i = 0; i < STEP; i += 8)
+        tfr_store(same, i, one, dtype);
+    int64_t gate_size = tfr_size_of(gate_dtype), up_size = tfr_size_of(up_dtype);
+    int64_t out_size = tfr_size_of(tfr_promote(gate_dtype, up_dtype));
+    for (int64_t i = 0; i < n; i += STEP)
+        multiply_all(gate_repeats ? same : gate + i * gate_size,
+                     gate_repeats ? up + i * up_size : same, out + i * out_size,
+                     n - i < STEP ? n - i : STEP, gate_repeats ? IDENTITY : act, gate_dtype,
+                     up_dtype, PLAIN, 0);
+}
+
 static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch) {
     tfr_array gate, up;
     int64_t rows, width;
     (void)scratch;
     halves(c, &gate, &up);
+    spread(&gate, &c->out[0]);
+    spread(&up, &c->out[0]);
     shape_of(&gate, &up, &c->out[0], &rows, &width);
     const int64_t pieces = pieces_of(width), size = tfr_size_of(GATE_DTYPE);
     for (int64_t unit = begin; unit < end; unit++) {
@@ -250,6 +288,12 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
         const char *g = at(&gate, rows == 1 ? 0 : tfr_row(&gate, row));
         const char *u = at(&up, rows == 1 ? 0 : tfr_row(&up, row));
         char *o = (char *)at(&c->out[0], (rows == 1 ? 0 : tfr_row(&c->out[0], row)) + from);
+        if (repeats(&gate) || repeats(&up)) {
+            g += repeats(&gate) ? 0 : from * size;
+            u += repeats(&up) ? 0 : from * tfr_size_of(UP_DTYPE);
+            multiply_one(g, u, o, n, ACT, GATE_DTYPE, UP_DTYPE, repeats(&gate));
+            continue;
+        }
         if (LAYOUT != INTERLEAVED) {
             multiply_all(g + from * size, u + from * tfr_size_of(UP_DTYPE), o, n, ACT, GATE_DTYPE,
                          UP_DTYPE, FORM, c->number);
@@ -269,6 +313,8 @@ static int tfr_lay(const tfr_call *c, tfr_layout *l) {
     tfr_array gate, up, out = c->out[0];
     int64_t rows, width;
     halves(c, &gate, &up);
+    spread(&gate, &out);
+    spread(&up, &out);
     shape_of(&gate, &up, &out, &rows, &width);
     if (rows == 1 && tfr_last(&out) != width) {
         gate.ndim = up.ndim = out.ndim = 1;

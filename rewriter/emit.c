@@ -490,8 +490,13 @@ static bool check_members(tfr_plan *p) {
             if (is_root(&p->matches[m], value) || !text || view ||
                 (n->op != TFR_V_ATEN && n->op != TFR_V_MODULE))
                 continue;
+            const tfr_statement *s = &p->flow->statements.items[n->statement];
             if (survives(p, text))
-                return tfr_plan_fail(p, m, "a value from its middle is used elsewhere too");
+                return tfr_plan_fail(p, m,
+                                     s->first_event != s->end_event && !binds_live(p, n->statement)
+                                         ? "a part of it is computed by a statement that runs "
+                                           "code with unknown effects and has to stay"
+                                         : "a value from its middle is used elsewhere too");
         }
     return true;
 }

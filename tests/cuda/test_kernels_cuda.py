@@ -289,6 +289,9 @@ def test_act_mul_arrangements(dtype):
                 hold("act_mul", variant, 0, packed, packed.dim() - 1)
     halves = values((4, 6, 48), dtype, 1).chunk(2, -1)
     hold("act_mul", "two_inputs", 0, *halves)
+    gate, up = values((3, 1, 24), dtype, 1), values((4, 24), dtype, 2)  # rows repeat
+    hold("act_mul", "two_inputs", 0, gate, up)
+    hold("act_mul", "two_inputs", 0, up, gate)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -427,6 +427,30 @@ def test_act_mul_arrangements(dtype):
     assert_product(got, want, *halves, "SILU")
 
 
+@pytest.mark.parametrize("gate_dtype, up_dtype", PAIRS)
+def test_act_mul_broadcasts(gate_dtype, up_dtype):
+    """One gate for each row, one row of gates, other ranks; the same of up."""
+    pairs = [((5, 1), (5, 24)), ((3, 4, 1), (3, 4, 5000)), ((3, 1, 7), (1, 4, 7)), ((24,), (5, 24))]
+    pairs += [
+        ((1,), (2, 3)),
+        ((5, 1), (1, 9)),
+        ((0, 1), (0, 9)),
+        ((3, 1), (3, 0)),
+        ((1, 1), (1, 1)),
+    ]
+    for a, b in pairs:
+        for one, other in ((a, b), (b, a)):
+            gate, up = values(one, gate_dtype, 1, 3.0), values(other, up_dtype, 2)
+            for act in ("SIGMOID", "SILU", "NEW_GELU", "IDENTITY"):
+                number = activations.ACTS.index(act)
+                (got,), (want,) = both("act_mul", "two_inputs", number, gate, up)
+                assert_product(got, want, gate, up, act)
+    turned = values((4, 3, 6), up_dtype, 1).transpose(0, 1)
+    gate = values((3, 4, 1), gate_dtype, 2)
+    (got,), (want,) = both("act_mul", "sigmoid_function", gate, turned)
+    assert_product(got, want, gate, turned, "SIGMOID")
+
+
 @pytest.mark.parametrize("dtype", (F32, BF16))
 @pytest.mark.parametrize("number, act", ACTS, ids=activations.ACTS)
 def test_act_mul_special_values(number, act, dtype):
@@ -500,7 +524,9 @@ def test_act_mul_refuses():
     with pytest.raises(RuntimeError, match="axis"):
         op.packed_gate_first(0, values((4, 8), F32, 1), 0)
     with pytest.raises(RuntimeError, match="shape"):
-        op.two_inputs(0, x, x[:1])
+        op.two_inputs(0, x, x[:3])
+    with pytest.raises(RuntimeError, match="shape"):
+        op.two_inputs_clamped(0, x, x[:1], 7.0)
     for number in (-1, len(activations.ACTS)):
         with pytest.raises(RuntimeError, match="activation"):
             op.two_inputs(number, x, x)
