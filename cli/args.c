@@ -52,7 +52,7 @@ static const option OPTIONS[OPT_COUNT] = {
     [OPT_WRITE] = {"--write", "-w", false, REWRITE},
     [OPT_DIFF] = {"--diff", "-d", false, REWRITE},
     [OPT_CHECK] = {"--check", NULL, false, REWRITE},
-    [OPT_JSON] = {"--json", NULL, false, REWRITE | VERIFY | CACHE},
+    [OPT_JSON] = {"--json", NULL, false, REWRITE | WHY | VERIFY | CACHE},
     [OPT_QUIET] = {"--quiet", "-q", false, REWRITE | VERIFY | WARMUP},
     [OPT_RULES] = {"--rules", NULL, true, REWRITE | WHY | RULES | VERIFY | WARMUP},
     [OPT_TRANSFORMERS] = {"--transformers", NULL, true, REWRITE | WHY | VERIFY | WARMUP},
@@ -513,7 +513,7 @@ static tfr_status check_options(tfr_args *out, unsigned given, tfr_error *err) {
     }
     size_t n = out->operands.count;
     if (out->command == TFR_CMD_WHY && n != 1) {
-        return usage(err, "why takes one argument, FILE or FILE:LINE");
+        return usage(err, "why takes one argument, FILE, FILE:LINE or a folder");
     }
     if (out->against && n != 1) {
         return usage(err, "--against takes one rewritten file, got %zu", n);

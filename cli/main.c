@@ -35,8 +35,8 @@ static const char HELP[] =
     "\n"
     "  tfrewrite FILE              rewritten source to standard output, a report to standard "
     "error\n"
-    "  tfrewrite why FILE[:LINE]   why blocks were not fused: nearest rule, first failed "
-    "condition\n"
+    "  tfrewrite why FILE[:LINE]   why blocks were not fused, place by place; of a folder: the "
+    "reasons\n"
     "  tfrewrite rules [OP]        list the ops, or show one\n"
     "  tfrewrite verify FILE [--config config.json] | --symbolic FILE [--against ORIGINAL]\n"
     "                              run both modules (needs torch) or prove their texts equal\n"
@@ -374,8 +374,34 @@ static int run_rewrite(const tfr_args *args, const tfr_rules *rules, tfr_project
 
 // --- the other commands ---
 
+// Of a folder, or as JSON: the reasons, each with what it costs.
+static int run_why_reasons(const tfr_args *args, const tfr_rules *rules, tfr_project *project,
+                           tfr_arena *arena) {
+    run r = {.args = args, .options = options_of(args, rules, project), .arena = arena};
+    tfr_error err = {0};
+    tfr_status status = collect_jobs(&r, &err);
+    if (status) {
+        return complain(arena, status, &err);
+    }
+    for (size_t i = 0; i < r.jobs.count; i++) {
+        process(&r, &r.jobs.items[i]);
+    }
+    tfr_buf text = {.arena = arena};
+    if (args->json) {
+        tfr_report_reasons_json(&text, r.reports.items, r.reports.count);
+    } else {
+        bool color = wants_color(STDOUT_FILENO);
+        tfr_report_reasons(&text, r.reports.items, r.reports.count, color);
+    }
+    worsen(&r, print(arena, tfr_buf_str(&text)));
+    return r.status;
+}
+
 static int run_why(const tfr_args *args, const tfr_rules *rules, tfr_project *project,
                    tfr_arena *arena) {
+    if (args->json || tfr_files_is_dir(args->operands.items[0].data)) {
+        return run_why_reasons(args, rules, project, arena);
+    }
     tfr_buf name = {.arena = arena};
     tfr_buf_add(&name, args->operands.items[0].data, args->operands.items[0].len + 1);
     char *path = name.data; // a copy, NUL included, that may be cut at the colon

@@ -11,8 +11,8 @@
 #define REASON_ROWS 5
 #define LINES_PER_ROW 6
 #define PLACE_WIDTH 40
-#define ROWS_BACK 64    // how far apart two blocks of one function may be and still share a row
-#define MOST_CAUSES 256 // distinct reasons told apart; keeps the search linear
+#define ROWS_BACK 64     // how far apart two blocks of one function may be and still share a row
+#define MOST_CAUSES 1024 // distinct reasons told apart; keeps the search linear
 
 // --- building blocks ---
 
@@ -366,32 +366,42 @@ static void print_file_rows(tfr_buf *out, const tfr_report *reports, size_t coun
     }
 }
 
-// The commonest first; a selection, since no more than a few are shown.
-static void print_causes(tfr_buf *out, const causes *all, bool color) {
-    if (all->count) {
-        tfr_buf_add_str(out, TFR_STR("commonest reasons not to fuse:\n"));
-    }
-    for (size_t shown = 0; shown < REASON_ROWS && shown < all->count; shown++) {
-        cause *best = &all->items[shown];
-        for (size_t i = shown + 1; i < all->count; i++) {
+// Moves the commonest to the front; a selection, since mostly a few are shown.
+static void rank_causes(causes *all, size_t shown) {
+    for (size_t n = 0; n < shown && n < all->count; n++) {
+        cause *best = &all->items[n];
+        for (size_t i = n + 1; i < all->count; i++) {
             if (all->items[i].places > best->places) {
                 best = &all->items[i];
             }
         }
         cause c = *best;
-        *best = all->items[shown];
-        all->items[shown] = c;
+        *best = all->items[n];
+        all->items[n] = c;
+    }
+}
+
+static void print_cause(tfr_buf *out, const cause *c, bool color) {
+    add_styled(out, c->first->op, YELLOW, color);
+    tfr_buf_add_str(out, TFR_STR(": "));
+    add_safe(out, c->first->reason);
+    tfr_buf_format(out, " (%zu place%s in %zu file%s, first ", c->places, plural(c->places),
+                   c->files, plural(c->files));
+    add_safe(out, tfr_str_from(c->path));
+    tfr_buf_format(out, ":%" PRIu32 ":%" PRIu32 ")\n", c->first->line, c->first->column);
+}
+
+static void print_causes(tfr_buf *out, causes *all, bool color) {
+    if (all->count) {
+        tfr_buf_add_str(out, TFR_STR("commonest reasons not to fuse:\n"));
+    }
+    rank_causes(all, REASON_ROWS);
+    for (size_t i = 0; i < REASON_ROWS && i < all->count; i++) {
         tfr_buf_add_str(out, TFR_STR("  "));
-        add_styled(out, c.first->op, YELLOW, color);
-        tfr_buf_add_str(out, TFR_STR(": "));
-        add_safe(out, c.first->reason);
-        tfr_buf_format(out, " (%zu place%s in %zu file%s, first ", c.places, plural(c.places),
-                       c.files, plural(c.files));
-        add_safe(out, tfr_str_from(c.path));
-        tfr_buf_format(out, ":%" PRIu32 ":%" PRIu32 ")\n", c.first->line, c.first->column);
+        print_cause(out, &all->items[i], color);
     }
     if (all->count > REASON_ROWS) {
-        tfr_buf_format(out, "  %zu more: use --json or `tfrewrite why FILE`\n",
+        tfr_buf_format(out, "  %zu more: use --json or `tfrewrite why`\n",
                        all->count - REASON_ROWS + all->untold);
     }
 }
@@ -499,6 +509,33 @@ void tfr_report_why(tfr_buf *out, const tfr_report *report, uint32_t line, bool 
         tfr_buf_add_str(out, TFR_STR(")"));
     }
     tfr_buf_add(out, "\n", 1);
+}
+
+// The reasons of all files, those that cost most blocks first.
+static causes ranked_causes(const tfr_report *reports, size_t count, tfr_arena *arena) {
+    causes all = {0};
+    for (size_t i = 0; i < count; i++) {
+        if (!reports[i].error) {
+            collect_causes(&all, &reports[i], arena);
+        }
+    }
+    rank_causes(&all, all.count);
+    return all;
+}
+
+void tfr_report_reasons(tfr_buf *out, const tfr_report *reports, size_t count, bool color) {
+    causes all = ranked_causes(reports, count, out->arena);
+    for (size_t i = 0; i < all.count; i++) {
+        tfr_buf_format(out, "%5zu  ", all.items[i].places);
+        print_cause(out, &all.items[i], color);
+    }
+    if (all.untold) {
+        tfr_buf_format(out, "%5zu  with other reasons: use --json\n", all.untold);
+    }
+    if (!all.count) {
+        tfr_buf_format(out, "no block of %zu file%s came near a rule without being fused\n", count,
+                       plural(count));
+    }
 }
 
 void tfr_report_error(tfr_buf *out, const tfr_error *err, tfr_status status, bool color) {
@@ -618,6 +655,22 @@ static void json_file(tfr_buf *out, const tfr_report *report) {
         tfr_buf_add(out, "}", 1);
     }
     tfr_buf_add(out, "}", 1);
+}
+
+void tfr_report_reasons_json(tfr_buf *out, const tfr_report *reports, size_t count) {
+    causes all = ranked_causes(reports, count, out->arena);
+    tfr_buf_add_str(out, TFR_STR("{\"version\": 1, \"reasons\": ["));
+    for (size_t i = 0; i < all.count; i++) {
+        const cause *c = &all.items[i];
+        tfr_buf_add_str(out, i ? TFR_STR(",\n    {") : TFR_STR("\n    {"));
+        tfr_buf_format(out, "\"count\": %zu, \"files\": %zu, ", c->places, c->files);
+        json_field(out, "op", c->first->op);
+        json_field(out, "reason", c->first->reason);
+        json_field(out, "path", tfr_str_from(c->path));
+        tfr_buf_format(out, "\"line\": %" PRIu32 ", \"column\": %" PRIu32 "}", c->first->line,
+                       c->first->column);
+    }
+    tfr_buf_format(out, "],\n \"untold\": %zu}\n", all.untold);
 }
 
 void tfr_report_json(tfr_buf *out, const tfr_report *reports, size_t count) {

@@ -60,6 +60,11 @@ void tfr_report_text(tfr_buf *out, const tfr_report *reports, size_t count, bool
 // every fused one. `line` 0: all of them; else those that contain that line.
 void tfr_report_why(tfr_buf *out, const tfr_report *report, uint32_t line, bool color);
 
+// For `why` of a folder: each reason once, with how many blocks it costs, in how many files, and
+// the first place; the costliest first.
+void tfr_report_reasons(tfr_buf *out, const tfr_report *reports, size_t count, bool color);
+void tfr_report_reasons_json(tfr_buf *out, const tfr_report *reports, size_t count);
+
 // "src/x.py:12:3: error: message", for a terminal: control characters become '?'.
 void tfr_report_error(tfr_buf *out, const tfr_error *err, tfr_status status, bool color);
 

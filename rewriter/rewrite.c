@@ -111,8 +111,11 @@ static void report_near(rewriter *r, const tfr_flow *flow, const tfr_near *near)
     } else {
         tfr_str want = tfr_flow_describe(near->rule->flow, near->expected, r->arena);
         tfr_str have = tfr_flow_describe(flow, near->at, r->arena);
-        reason = tfr_str_format(r->arena, "needs %.*s here, has %.*s", (int)want.len, want.data,
-                                (int)have.len, have.data);
+        reason = tfr_str_eq(want, have)
+                     ? tfr_str_format(r->arena, "needs %.*s of other parts here", (int)want.len,
+                                      want.data)
+                     : tfr_str_format(r->arena, "needs %.*s here, has %.*s", (int)want.len,
+                                      want.data, (int)have.len, have.data);
     }
     uint32_t ast = tfr_flow_node(flow, near->at)->ast;
     uint32_t block = tfr_flow_node(flow, near->root)->ast;

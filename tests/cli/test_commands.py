@@ -52,6 +52,42 @@ def test_why_of_a_line(example, refused):
     )
 
 
+def test_why_of_a_folder_ranks_reasons(tmp_path, example, refused):
+    other = tmp_path / "below" / "modeling_other.py"
+    other.parent.mkdir()
+    other.write_bytes(EXAMPLE)
+    (tmp_path / "modeling_plain.py").write_bytes(PLAIN)
+    done = run("why", "--json", tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    document = json.loads(done.stdout)
+    assert (document["version"], document["untold"]) == (1, 0)
+    rows = document["reasons"]
+    (row,) = [r for r in rows if (r["op"], r["reason"]) == (refused["op"], refused["reason"])]
+    assert (row["count"], row["files"], row["path"]) == (2, 2, str(other))
+    assert (row["line"], row["column"]) == (refused["line"], refused["column"])
+    text = lines(run("why", tmp_path).stdout)
+    assert (
+        f"    2  {row['op']}: {row['reason']} (2 places in 2 files, first "
+        f"{other}:{row['line']}:{row['column']})"
+    ) in text
+    (alone,) = json.loads(run("why", "--json", example).stdout)["reasons"]
+    assert (alone["count"], alone["path"]) == (1, str(example))
+    counts = [r["count"] for r in json.loads(run("why", "--json", tmp_path).stdout)["reasons"]]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_why_of_a_folder_without_candidates(tmp_path):
+    (tmp_path / "modeling_plain.py").write_bytes(PLAIN)
+    done = run("why", tmp_path)
+    assert (done.returncode, done.stdout) == (
+        0,
+        b"no block of 1 file came near a rule without being fused\n",
+    )
+    (tmp_path / "modeling_broken.py").write_bytes(b"def f(:\n")
+    done = run("why", tmp_path)
+    assert done.returncode == 3 and b"modeling_broken.py" in done.stderr
+
+
 def test_why_of_a_line_that_is_not_there(example):
     count = EXAMPLE.count(b"\n")
     assert run("why", f"{example}:{count}").returncode == 0

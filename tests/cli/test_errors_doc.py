@@ -27,7 +27,6 @@ MORE_USAGE = [
     ["verify", "--symbolic", "x", "-w"],
     ["why", "x", "--symbolic"],
     ["why", "modeling_x.py:999"],
-    ["why", "."],
     ["-o", ".", "."],
     ["-o", "modeling_x.py", "."],
     ["-o", "none/x.py", "modeling_x.py"],

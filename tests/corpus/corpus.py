@@ -76,8 +76,12 @@ def counts(entries: dict[str, dict]) -> dict[str, dict[str, int]]:
 
 def dump(table: dict) -> str:
     """JSON with one line per file."""
-    rows = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(table.items())]
-    return "{\n" + ",\n".join(rows) + "\n}\n"
+    return dump_rows(sorted(table.items()))
+
+
+def dump_rows(rows) -> str:
+    lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in rows]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def differences(golden: dict, observed: dict) -> list[str]:
