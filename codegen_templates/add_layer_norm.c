@@ -70,25 +70,35 @@ TFR_INLINE void store_8(void *p, int64_t i, int64_t n, tfr_v8 v, int dtype) {
         tfr_store(p, i, v, dtype);
 }
 
-// Writes the rounded sum of a row to `row`, and to `sum` unless that is NULL; returns its total
-// times `unit`, a power of two that keeps it from overflowing.
-TFR_INLINE float add_as(const void *x, const void *residual, void *sum, float *row, float unit,
+// Elements i .. i + n - 1, n <= 8, of the rounded sum, to `row`, and to `sum` unless that is NULL.
+TFR_INLINE tfr_v8 add_8(const void *x, const void *residual, void *sum, float *row, int64_t i,
                         int64_t n, int x_dtype, int residual_dtype) {
     const int to = tfr_promote(x_dtype, residual_dtype);
-    tfr_v8 total = {0};
+    tfr_v8 s = load_8(residual, i, n, residual_dtype) + load_8(x, i, n, x_dtype);
+    s = tfr_round(s, to);
+    if (sum)
+        store_8(sum, i, n, s, to);
+    tfr_store(row, i, s, TFR_F32);
+    return s;
+}
+
+// Adds a row and returns its total times `unit`, a power of two that keeps it from overflowing.
+TFR_INLINE float add_as(const void *x, const void *residual, void *sum, float *row, float unit,
+                        int64_t n, int x_dtype, int residual_dtype) {
+    tfr_v8 total = {0}, units = tfr_all(unit);
     for (int64_t i = 0; i < n;) { // in blocks: short sums, small errors
-        tfr_v8 part[2] = {{0}, {0}};
+        tfr_v8 part[4] = {{0}, {0}, {0}, {0}};
         int64_t end = n - i < BLOCK ? n : i + BLOCK;
-        for (int k = 0; i < end; i += 8, k ^= 1) {
-            int64_t left = end - i;
-            tfr_v8 s = load_8(residual, i, left, residual_dtype) + load_8(x, i, left, x_dtype);
-            s = tfr_round(s, to);
-            if (sum)
-                store_8(sum, i, left, s, to);
-            tfr_store(row, i, s, TFR_F32);
-            part[k] += s * tfr_all(unit);
-        }
-        total += part[0] + part[1];
+        for (; i + 32 <= end; i += 32)
+            for (int k = 0; k < 4; k++)
+                part[k] +=
+                    units * add_8(x, residual, sum, row, i + 8 * k, 8, x_dtype, residual_dtype);
+        for (; i + 8 <= end; i += 8)
+            part[0] += units * add_8(x, residual, sum, row, i, 8, x_dtype, residual_dtype);
+        if (i < end)
+            part[1] += units * add_8(x, residual, sum, row, i, end - i, x_dtype, residual_dtype);
+        i = end;
+        total += (part[0] + part[2]) + (part[1] + part[3]);
     }
     return tfr_sum(total);
 }
@@ -105,39 +115,78 @@ TFR_INLINE float add(const void *x, const void *residual, void *sum, float *row,
     return add_as(x, residual, sum, row, unit, n, TFR_BF16, TFR_BF16);
 }
 
-// Takes the mean off a row and returns the sum of the squares of what is left.
-TFR_INLINE float centre(float *row, float mean, int64_t n) {
-    tfr_v8 total = {0};
+// What elements i .. i + 7 of a row are without the mean, squared.
+TFR_INLINE tfr_v8 squares_8(const float *row, tfr_v8 mean, int64_t i) {
+    tfr_v8 v = tfr_load(row, i, TFR_F32) - mean;
+    return v * v;
+}
+
+// The sum of those squares. Behind the row's end `row` has memory to the next eight.
+TFR_INLINE float squares_of(float *row, float mean, int64_t n) {
+    tfr_v8 total = {0}, means = tfr_all(mean);
+    for (int64_t i = n; i < (n + 7) / 8 * 8; i++)
+        row[i] = mean; // whose square is 0
     for (int64_t i = 0; i < n;) {
-        tfr_v8 part[2] = {{0}, {0}};
+        tfr_v8 part[4] = {{0}, {0}, {0}, {0}};
         int64_t end = n - i < BLOCK ? n : i + BLOCK;
-        for (int k = 0; i < end; i += 8, k ^= 1) {
-            tfr_v8 v = load_8(row, i, end - i, TFR_F32) - tfr_all(mean);
-            store_8(row, i, end - i, v, TFR_F32);
-            if (end - i < 8)
-                v = tfr_load_part(row, i, end - i, TFR_F32);
-            part[k] += v * v;
-        }
-        total += part[0] + part[1];
+        for (; i + 32 <= end; i += 32)
+            for (int k = 0; k < 4; k++)
+                part[k] += squares_8(row, means, i + 8 * k);
+        for (; i < end; i += 8)
+            part[0] += squares_8(row, means, i);
+        total += (part[0] + part[2]) + (part[1] + part[3]);
     }
     return tfr_sum(total);
 }
 
-// In f64 up to the one rounding: torch, whose product and bias are one fused operation, is no more
-// exact.
-typedef double tfr_d8 __attribute__((vector_size(64)));
+// f32 in f64 up to the one rounding: torch, whose product and bias are one fused operation, is no
+// more exact.
+typedef float tfr_f4 __attribute__((vector_size(16)));
+typedef double tfr_d4 __attribute__((vector_size(32)));
 
-TFR_INLINE void scale_as(const float *row, double root, const void *weight, const void *bias,
-                         void *out, int64_t n, int dtype) {
-    const tfr_d8 roots = {root, root, root, root, root, root, root, root};
-    for (int64_t i = 0; i < n; i += 8) {
-        tfr_d8 v = __builtin_convertvector(tfr_load(row, i, TFR_F32), tfr_d8) * roots;
+TFR_INLINE tfr_f4 load_4(const float *p) {
+    tfr_f4 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+TFR_INLINE void scale_f32(const float *row, float mean, double root, const float *weight,
+                          const float *bias, float *out, int64_t n) {
+    const tfr_d4 roots = {root, root, root, root};
+    const tfr_f4 means = {mean, mean, mean, mean};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        tfr_d4 v = __builtin_convertvector(load_4(row + i) - means, tfr_d4) * roots;
         if (weight)
-            v *= __builtin_convertvector(load_8(weight, i, n - i, dtype), tfr_d8);
+            v *= __builtin_convertvector(load_4(weight + i), tfr_d4);
         if (bias)
-            v += __builtin_convertvector(load_8(bias, i, n - i, dtype), tfr_d8);
-        store_8(out, i, n - i, __builtin_convertvector(v, tfr_v8), dtype);
+            v += __builtin_convertvector(load_4(bias + i), tfr_d4);
+        tfr_f4 y = __builtin_convertvector(v, tfr_f4);
+        memcpy(out + i, &y, sizeof y);
     }
+    for (; i < n; i++) {
+        double v = (double)(row[i] - mean) * root * (weight ? (double)weight[i] : 1.0);
+        out[i] = (float)(bias ? v + (double)bias[i] : v);
+    }
+}
+
+TFR_INLINE void scale_8(const float *row, float mean, float root, const void *weight,
+                        const void *bias, void *out, int64_t i, int64_t n) {
+    tfr_v8 v = (tfr_load(row, i, TFR_F32) - tfr_all(mean)) * tfr_all(root);
+    if (weight)
+        v *= load_8(weight, i, n, TFR_BF16);
+    if (bias)
+        v += load_8(bias, i, n, TFR_BF16);
+    store_8(out, i, n, v, TFR_BF16);
+}
+
+TFR_INLINE void scale_bf16(const float *row, float mean, double root, const void *weight,
+                           const void *bias, void *out, int64_t n) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        scale_8(row, mean, (float)root, weight, bias, out, i, 8);
+    if (i < n)
+        scale_8(row, mean, (float)root, weight, bias, out, i, n - i);
 }
 
 static const void *row_of(const tfr_array *a, int64_t row, int dtype) {
@@ -160,12 +209,13 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
         void *to = (void *)row_of(out, r, SUM_DTYPE);
         float total = add(row_of(&x, r, X_DTYPE), row_of(&residual, r, RESIDUAL_DTYPE), sum, row,
                           unit, width, X_DTYPE, RESIDUAL_DTYPE);
-        float squares = centre(row, total / (unit * (float)width), width);
+        float mean = total / (unit * (float)width);
+        float squares = squares_of(row, mean, width);
         double root = 1.0 / __builtin_sqrt((double)squares / (double)width + c->number[0]);
         if (SUM_DTYPE == TFR_BF16)
-            scale_as(row, root, weight, bias, to, width, TFR_BF16);
+            scale_bf16(row, mean, root, weight, bias, to, width);
         else
-            scale_as(row, root, weight, bias, to, width, TFR_F32);
+            scale_f32(row, mean, root, weight, bias, to, width);
     }
 }
 
