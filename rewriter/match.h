@@ -98,7 +98,8 @@ typedef struct tfr_siblings {
     tfr_arena *arena;
     TFR_LIST(tfr_value) calls;
     TFR_LIST(tfr_apart) apart;
-    bool *seen, *told; // by call: in a match already; said to be apart from another
+    bool *seen, *told; // by call: looked at already; said to be apart from another
+    bool *alone;       // nothing joined it
     uint8_t *roles;    // by value
     uint32_t next;
     bool wide;

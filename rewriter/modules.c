@@ -264,6 +264,26 @@ tfr_module_kind tfr_module_attribute(tfr_module *module, uint32_t class_index, t
     return kind;
 }
 
+bool tfr_module_wraps_linear(tfr_module *module, uint32_t class_index) {
+    module = tfr_module_of_class(module, &class_index);
+    const tfr_tree *t = module->scope->tree;
+    const tfr_class *cls = &module->scope->classes.items[class_index];
+    uint32_t bases = tfr_tree_field(t, cls->node, TFR_F_SUPERCLASSES), linears = 0, of;
+    for (uint32_t b = bases ? tfr_tree_first(t, bases) : 0; b; b = tfr_tree_next(t, b)) {
+        tfr_name path = tfr_module_path(module, module->names, b);
+        if (path && kind_of_path(module, path) == TFR_M_LINEAR)
+            return true;
+    }
+    for (uint32_t i = 0; i < cls->attributes.count; i++) {
+        const tfr_attribute *a = &cls->attributes.items[i];
+        bool linear = false;
+        for (uint32_t k = 0; k < a->times && k < 4; k++)
+            linear |= a->values[k] && kind_of_value(module, a->values[k], &of) == TFR_M_LINEAR;
+        linears += linear;
+    }
+    return linears == 1;
+}
+
 bool tfr_module_super_is_pure(tfr_module *module, uint32_t class_index) {
     if (class_index == TFR_NO_CLASS)
         return false;

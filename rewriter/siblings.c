@@ -44,6 +44,33 @@ static bool is_linear_call(const tfr_flow *f, tfr_value v) {
     return tfr_flow_node(f, tfr_flow_arg(f, v, 1).value)->op != TFR_V_KEYWORD;
 }
 
+// A call of a module of the file that has one nn.Linear inside, or derives from it.
+static bool is_wrapped_call(tfr_flow *f, tfr_value v) {
+    const tfr_vnode *n = tfr_flow_node(f, v);
+    if ((n->op != TFR_V_MODULE && n->op != TFR_V_OPAQUE) || n->arg_count < 2 || n->in_call ||
+        !n->ast)
+        return false;
+    const tfr_vnode *callee = tfr_flow_node(f, tfr_flow_arg(f, v, 0).value);
+    return callee->op == TFR_V_ATTR && callee->module == TFR_M_CLASS &&
+           tfr_module_wraps_linear(f->module, callee->class_index);
+}
+
+static void tell_wrapped(tfr_siblings *s) {
+    tfr_flow *f = s->flow;
+    tfr_value last = 0;
+    for (uint32_t i = 1; i < f->nodes.count; i++) {
+        if (!is_wrapped_call(f, i))
+            continue;
+        uint32_t ast = f->nodes.items[i].ast;
+        if (last && tfr_flow_same(f, tfr_flow_arg(f, last, 1).value, tfr_flow_arg(f, i, 1).value))
+            *TFR_PUSH(s->arena, &s->apart) = (tfr_apart){
+                ast, ast,
+                "these projections of one input are modules of a class that has an nn.Linear "
+                "inside, or derives from it: only modules that are exactly nn.Linear are merged"};
+        last = i;
+    }
+}
+
 void tfr_siblings_find(tfr_siblings *s, tfr_flow *flow, const tfr_rule *rule, const bool *used,
                        tfr_arena *arena) {
     *s = (tfr_siblings){
@@ -53,6 +80,8 @@ void tfr_siblings_find(tfr_siblings *s, tfr_flow *flow, const tfr_rule *rule, co
             *TFR_PUSH(arena, &s->calls) = i;
     s->seen = TFR_NEW_ARRAY(arena, bool, s->calls.count);
     s->told = TFR_NEW_ARRAY(arena, bool, s->calls.count);
+    s->alone = TFR_NEW_ARRAY(arena, bool, s->calls.count);
+    tell_wrapped(s);
 }
 
 // ---- conditions -------------------------------------------------------------------------------
@@ -210,6 +239,20 @@ static void gather(tfr_siblings *s, const uint32_t *calls, uint32_t count, tfr_m
     }
 }
 
+// Calls that joined none although another one has their input: not used for the same.
+static void tell_roles(tfr_siblings *s) {
+    tfr_flow *f = s->flow;
+    for (uint32_t i = 0; i < s->calls.count; i++)
+        for (uint32_t k = i + 1; k < s->calls.count && s->alone[i]; k++) {
+            tfr_value one = s->calls.items[i], other = s->calls.items[k];
+            if (s->alone[k] && s->roles[one] != s->roles[other] &&
+                tfr_flow_same(f, tfr_flow_arg(f, one, 1).value, tfr_flow_arg(f, other, 1).value))
+                stay_apart(s, k, NULL,
+                           "one of these projections of one input goes through an activation and "
+                           "the other does not: they are kept apart, as an MLP beside attention");
+        }
+}
+
 bool tfr_siblings_next(tfr_siblings *s, tfr_match *out) {
     uint32_t *calls = TFR_NEW_ARRAY(s->arena, uint32_t, s->calls.count);
     for (; s->next < s->calls.count; s->next++) {
@@ -219,11 +262,13 @@ bool tfr_siblings_next(tfr_siblings *s, tfr_match *out) {
         *out = (tfr_match){.rule = s->rule};
         out->members = TFR_NEW_ARRAY(s->arena, tfr_value, TFR_MAX_ROOTS);
         gather(s, calls, collect(s, s->next, calls), out);
-        if (out->root_count < s->rule->at_least)
+        s->alone[s->next] = out->root_count < s->rule->at_least;
+        if (s->alone[s->next])
             continue;
         s->next++;
         return true;
     }
+    tell_roles(s);
     return false;
 }
 
