@@ -458,7 +458,17 @@ static tfr_aten_value lower_membership(lowering *l, tfr_value v) {
     return add_step(l, TFR_AS_IN, NULL, pair, 2);
 }
 
+// `gate is not None`: a torch op's tensors are there.
+static bool is_given(const lowering *l, tfr_value v) {
+    const tfr_vnode *n = node(l, v);
+    const binding *b = n->op == TFR_V_COMPARE ? find_binding(l, operand(l, v, 0)) : NULL;
+    return b && b->kind <= TFR_P_PARAM && tfr_str_eq(text_of(l, n->name), TFR_STR("is not")) &&
+           node(l, operand(l, v, 1))->name == l->words->none;
+}
+
 static tfr_aten_value lower_choice(lowering *l, tfr_value v) {
+    if (is_given(l, operand(l, v, 0)))
+        return value_of(l, operand(l, v, 1));
     tfr_aten_value args[3];
     for (uint32_t i = 0; i < 3; i++)
         args[i] = value_of(l, operand(l, v, i));
@@ -507,6 +517,8 @@ static bool lower_node(lowering *l, tfr_value v, tfr_aten_value *out) {
         *out = lower_module(l, v);
         return true;
     case TFR_V_COMPARE:
+        if (is_given(l, v))
+            return false;
         *out = lower_membership(l, v);
         return true;
     case TFR_V_PHI:
@@ -591,7 +603,7 @@ static void bind(lowering *l, tfr_str name, tfr_param_kind kind, tfr_value value
     *TFR_PUSH(l->arena, &l->bindings) = b;
     if (kind == TFR_P_TENSOR || kind == TFR_P_PARAM || is_linear)
         *TFR_PUSH(l->arena, &l->tensors) = text;
-    if (kind == TFR_P_SCALAR || kind == TFR_P_CONST)
+    if (kind == TFR_P_SCALAR || kind == TFR_P_CONST || kind == TFR_P_INT)
         *TFR_PUSH(l->arena, &l->numbers) = text;
     if (is_norm)
         *TFR_PUSH(l->arena, &l->tensors) = tfr_str_format(l->arena, "%s_weight", text).data;

@@ -369,6 +369,19 @@ static bool is_number_path(tfr_str path) {
            tfr_str_eq(path, TFR_STR("bool"));
 }
 
+// A number, or a whole number divided by what a configuration gave: `dim // self.n_groups`.
+static bool is_number(const tfr_builder *b, tfr_value value) {
+    const tfr_vnode *n = tfr_flow_node(b->flow, value);
+    if (n->op != TFR_V_ATEN || n->name != words(b)->floordiv || n->arg_count != 2)
+        return n->type == TFR_T_NUMBER;
+    const tfr_vnode *by = tfr_flow_node(b->flow, tfr_flow_arg(b->flow, value, 1).value);
+    bool given = by->module == TFR_M_UNKNOWN && by->type == TFR_T_UNKNOWN &&
+                 (by->op == TFR_V_ATTR || (b->flow->module->is_rule && by->op == TFR_V_PARAM));
+    bool whole =
+        tfr_flow_node(b->flow, tfr_flow_arg(b->flow, value, 0).value)->type == TFR_T_NUMBER;
+    return whole && (given || by->type == TFR_T_NUMBER);
+}
+
 // An iterator is used up by being read; these are not. One that self holds would serve one call
 // of forward alone, so an attribute counts as a list.
 static bool can_be_read_again(const tfr_builder *b, const call *c) {
@@ -572,8 +585,7 @@ static tfr_value global_call(tfr_builder *b, tfr_arg callee, call *c) {
     }
     if (is_pure(b, path, c))
         return pure_call(b, callee, c, TFR_T_UNKNOWN);
-    bool number = c->count == 1 && !c->splat &&
-                  tfr_flow_node(b->flow, c->args[0].value)->type == TFR_T_NUMBER;
+    bool number = c->count == 1 && !c->splat && is_number(b, c->args[0].value);
     if (number && is_number_path(path))
         return pure_call(b, callee, c, TFR_T_NUMBER);
     tfr_module *other;

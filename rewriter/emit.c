@@ -153,6 +153,14 @@ static uint32_t assigned_expression(const tfr_plan *p, uint32_t statement) {
     return tfr_tree_unparen(p->tree, tfr_tree_field(p->tree, inner, TFR_F_RIGHT));
 }
 
+static bool is_member(const tfr_plan *p, tfr_value value) {
+    for (uint32_t m = 0; m < p->count; m++)
+        for (uint32_t i = 0; i < p->matches[m].member_count; i++)
+            if (p->matches[m].members[i] == value)
+                return true;
+    return false;
+}
+
 static bool is_root(const tfr_match *m, tfr_value value) {
     for (uint32_t r = 0; r < m->root_count; r++)
         if (m->roots[r] == value)
@@ -183,6 +191,12 @@ static void find_removed(tfr_plan *p, const bool *absorbed) {
             for (; s; s = f->statements.items[s].parent)
                 p->removed[s] = true;
         }
+    for (uint32_t v = 1; v < f->versions.count; v++) { // `length = 1` in one of two branches
+        const tfr_version *x = &f->versions.items[v];
+        if (x->kind == TFR_VER_PHI && is_member(p, x->value))
+            for (int i = 0; i < 2; i++)
+                p->removed[f->versions.items[x->merges[i]].statement] = true;
+    }
     for (uint32_t s = 1; s < f->statements.count; s++)
         p->removed[s] |= absorbed[s] || copies_member(p, s);
     for (uint32_t s = f->statements.count; s-- > 1;)

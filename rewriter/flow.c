@@ -177,7 +177,10 @@ static void join_name(tfr_builder *b, tfr_value condition, tfr_env *into, tfr_na
         value = versions[left].value;
     } else if (left && right) {
         tfr_arg args[3] = {{condition, 0}, {versions[left].value, 0}, {versions[right].value, 0}};
+        uint8_t type = tfr_flow_node(b->flow, args[1].value)->type;
+        bool same = type == tfr_flow_node(b->flow, args[2].value)->type;
         value = tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0);
+        b->flow->nodes.items[value].type = same ? type : TFR_T_UNKNOWN;
     } else {
         value = tfr_build_border_value(b, name, tfr_flow_node(b->flow, condition)->number);
     }
@@ -290,11 +293,11 @@ static void region_close(tfr_builder *b, uint32_t first_version) {
 
 static void assign_pattern(tfr_builder *b, uint32_t pattern, tfr_value value) {
     const tfr_tree *t = tree_of(b);
-    uint32_t count = 0;
-    bool starred = false;
+    uint32_t count = 0, stars = 0;
+    bool after = false; // behind the star
     for (uint32_t c = tfr_tree_first(t, pattern); c; c = tfr_tree_next(t, c), count++)
-        if (tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN)
-            starred = true;
+        stars += tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN;
+    bool starred = stars > 0;
     const tfr_vnode *n = tfr_flow_node(b->flow, value);
     bool display = tfr_build_is_display(b, value) && n->arg_count == count && !starred;
     uint32_t i = 0;
@@ -303,10 +306,14 @@ static void assign_pattern(tfr_builder *b, uint32_t pattern, tfr_value value) {
             tfr_arg element = tfr_flow_arg(b->flow, value, i);
             tfr_build_assign(b, c, element.value, element.ast);
         } else if (starred) {
-            uint32_t target =
-                tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN ? tfr_tree_first(t, c) : c;
+            bool star = tfr_tree_kind(t, c) == TFR_N_LIST_SPLAT_PATTERN;
+            after |= star;
             tfr_arg arg = {value, 0};
-            tfr_build_assign(b, target, tfr_build_unique(b, 0, &arg, 1, 0), 0);
+            tfr_value item = stars == 1 && n->op == TFR_V_ATTR && n->type == TFR_T_TUPLE
+                                 ? tfr_build_star_item(b, value, i, count, star, after)
+                                 : tfr_build_unique(b, 0, &arg, 1, 0);
+            n = tfr_flow_node(b->flow, value);
+            tfr_build_assign(b, star ? tfr_tree_first(t, c) : c, item, 0);
         } else {
             tfr_build_assign(b, c, tfr_build_item(b, value, i, 0), 0);
         }

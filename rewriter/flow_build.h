@@ -104,6 +104,9 @@ tfr_value tfr_build_border_value(tfr_builder *b, tfr_name name, uint32_t border)
 // A tuple or list display whose elements are still those written there.
 bool tfr_build_is_display(const tfr_builder *b, tfr_value value);
 tfr_value tfr_build_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32_t ast);
+// What target `index` of `count` gets in `a, *b, c = tuple`, with the one star among them.
+tfr_value tfr_build_star_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32_t count,
+                              bool star, bool after);
 void tfr_build_capture(tfr_builder *b, uint32_t ast); // names read by a closure
 
 // calls.c

@@ -57,6 +57,7 @@ static void add_parameter(lister *l, tfr_name parameter, tfr_param_kind kind) {
         add_argument(l, name, TFR_A_FLOAT);
         break;
     case TFR_P_CONST:
+    case TFR_P_INT:
         add_argument(l, name, TFR_A_INT);
         break;
     case TFR_P_LINEAR:

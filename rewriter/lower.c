@@ -131,6 +131,25 @@ tfr_value tfr_build_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32
     return typed(b, v, numbers || tensors ? TFR_T_NUMBER : TFR_T_UNKNOWN);
 }
 
+tfr_value tfr_build_star_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32_t count,
+                              bool star, bool after) {
+    tfr_names *names = b->flow->module->names;
+    if (!star && !after)
+        return tfr_build_item(b, tuple, index, 0);
+    tfr_str left = tfr_str_format(b->arena, "-%u", count - index - (star ? 1u : 0u));
+    if (!star) { // x.shape[-1], as where it is written so
+        tfr_arg args[2] = {{tuple, 0},
+                           {tfr_build_const(b, tfr_names_add(names, left), TFR_T_NUMBER, 0), 0}};
+        return typed(b, tfr_build_node(b, TFR_V_INDEX, 0, args, 2, 0), TFR_T_NUMBER);
+    }
+    // A list of its own each time, unlike x.shape[:-1]; the name says which items.
+    tfr_str name = tfr_str_format(b->arena, "*%u%.*s", index, (int)left.len, left.data);
+    tfr_arg arg = {tuple, 0};
+    tfr_value v = tfr_build_node(b, TFR_V_OPAQUE, tfr_names_add(names, name), &arg, 1, 0);
+    b->flow->nodes.items[v].list = true;
+    return typed(b, v, TFR_T_TUPLE);
+}
+
 // ---- literals -------------------------------------------------------------------------------
 
 // Numbers by value: "2", "2.0" and "2e0" meet. Anything that does not fit a double keeps its text.
@@ -397,6 +416,9 @@ static tfr_value build_subscript(tfr_builder *b, uint32_t ast) {
     }
     tfr_value v = tfr_build_node(b, TFR_V_INDEX, 0, args, 2, ast);
     object = tfr_flow_node(b->flow, args[0].value);
+    if (object->op == TFR_V_GLOBAL &&
+        tfr_ends_with(tfr_names_text(b->flow->module->names, object->name), "activations.ACT2FN"))
+        b->flow->nodes.items[v].module = TFR_M_ACT;
     if (object->type == TFR_T_TENSOR)
         return typed(b, v, TFR_T_TENSOR);
     if (object->op == TFR_V_ATTR && object->name == words(b)->shape)
@@ -665,6 +687,9 @@ static tfr_value build_by_kind(tfr_builder *b, uint32_t ast, tfr_kind kind, uint
     case TFR_N_DICT_SPLAT: {
         tfr_arg arg = tfr_build_operand(b, tfr_tree_first(tree_of(b), ast));
         tfr_name name = kind == TFR_N_LIST_SPLAT ? words(b)->splat : words(b)->dict_splat;
+        const tfr_vnode *n = tfr_flow_node(b->flow, arg.value);
+        if (n->list && tfr_flow_event_between(b->flow, n->seq, UINT32_MAX))
+            return tfr_build_unique(b, name, &arg, 1, ast); // it may have been changed
         return tfr_build_node(b, TFR_V_OPAQUE, name, &arg, 1, ast);
     }
     case TFR_N_STRING:

@@ -409,6 +409,7 @@ static bool add_parameter(maker *m, uint32_t parameter, uint32_t ast) {
         return add_act(m, ast);
     case TFR_P_SCALAR:
     case TFR_P_CONST:
+    case TFR_P_INT:
         m->argument++;
         return true;
     }

@@ -56,6 +56,7 @@ bool tfr_match_fits(tfr_flow *flow, tfr_arg arg, tfr_param_kind kind, const char
         return (n->op == TFR_V_ATTR || n->op == TFR_V_PARAM) && !is_module &&
                n->type != TFR_T_NUMBER && n->type != TFR_T_OTHER && n->type != TFR_T_TUPLE;
     case TFR_P_SCALAR:
+    case TFR_P_INT:
         *why = "this must be a number: a literal, an argument or an attribute of self";
         return (n->op == TFR_V_ATTR || n->op == TFR_V_PARAM || n->op == TFR_V_CONST) &&
                !is_module && n->type != TFR_T_TENSOR && n->type != TFR_T_TUPLE &&
@@ -151,11 +152,14 @@ static bool match_function_as_module(matcher *m, tfr_value pattern, tfr_value us
     tfr_name path = tfr_module_path(m->flow->module, m->flow->module->names, function);
     tfr_str text = tfr_names_text(m->flow->module->names, path);
     if (text.len < 6 || memcmp(text.data, "torch.", 6) != 0)
-        return false; // x.sigmoid()
-    if (m->map[callee].value)
+        return false;                        // x.sigmoid()
+    tfr_value before = m->map[callee].value; // the pattern may call it more than once
+    if (before && (tfr_flow_node(m->flow, before)->op != TFR_V_ATEN ||
+                   tfr_flow_node(m->flow, before)->name != u->name))
         return false;
     bind(m, pattern, (tfr_arg){user, u->ast});
-    bind(m, callee, (tfr_arg){user, function});
+    if (!before)
+        bind(m, callee, (tfr_arg){user, function});
     return match_node(m, tfr_flow_arg(m->rule->flow, pattern, 1).value,
                       tfr_flow_arg(m->flow, user, 0));
 }

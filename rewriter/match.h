@@ -13,6 +13,7 @@ typedef enum tfr_param_kind {
     TFR_P_PARAM,
     TFR_P_SCALAR,
     TFR_P_CONST,
+    TFR_P_INT,
     TFR_P_LINEAR,
     TFR_P_LAYER_NORM,
     TFR_P_NORM,

@@ -231,6 +231,8 @@ static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) 
         tfr_match match;
         if (!tfr_match_try(&match, rule, c->flow, i, c->r->arena, rule->refusal.len ? NULL : near))
             continue;
+        if (rule->refusal.len && c->used[i])
+            continue; // what it would be refused as is part of something larger
         if (rule->refusal.len)
             add_refused(c->r, c->flow, rule, u->ast, u->ast, rule->refusal, i);
         else
@@ -283,6 +285,14 @@ static bool taken_by_op(const chooser *c, const tfr_match *m) {
     return false;
 }
 
+// Whether another op's match took the place of a near miss, and is as large.
+static bool takes_in(const tfr_match *m, const tfr_near *near) {
+    bool member = false;
+    for (uint32_t i = 0; i < m->member_count; i++)
+        member |= m->members[i] == near->root;
+    return member && m->member_count >= near->matched;
+}
+
 // Every rule in order of priority; then, per op of which nothing was found, the nearest miss.
 static void choose(chooser *c, uint64_t features) {
     const tfr_rules *rules = c->r->options->rules;
@@ -312,7 +322,8 @@ static void choose(chooser *c, uint64_t features) {
             continue;
         bool found = false;
         for (uint32_t i = 0; i < c->matches.count; i++)
-            found |= c->matches.items[i].rule->op == rules->ops.items[op].name;
+            found |= c->matches.items[i].rule->op == rules->ops.items[op].name ||
+                     takes_in(&c->matches.items[i], &near[op]);
         if (!found)
             report_near(c->r, c->flow, &near[op]);
     }

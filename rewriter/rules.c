@@ -128,7 +128,7 @@ static tfr_status read_params(loader *l, tfr_rule *rule) {
     } kinds[] = {
         {"Tensor", TFR_P_TENSOR}, {"Param", TFR_P_PARAM},   {"Scalar", TFR_P_SCALAR},
         {"Const", TFR_P_CONST},   {"Linear", TFR_P_LINEAR}, {"LayerNorm", TFR_P_LAYER_NORM},
-        {"Norm", TFR_P_NORM},     {"Act", TFR_P_ACT},
+        {"Norm", TFR_P_NORM},     {"Act", TFR_P_ACT},       {"Int", TFR_P_INT},
     };
     const tfr_tree *t = l->module->scope->tree;
     uint32_t function = l->module->scope->functions.items[rule->function].node;
@@ -143,14 +143,14 @@ static tfr_status read_params(loader *l, tfr_rule *rule) {
         if (!type || tfr_tree_kind(t, name) != TFR_N_IDENTIFIER)
             return fail(l, p,
                         "every parameter of a reference needs an annotation: Tensor, Param, "
-                        "Scalar, Const, Linear, LayerNorm, Norm or Act");
+                        "Scalar, Int, Const, Linear, LayerNorm, Norm or Act");
         size_t k = 0, n = sizeof kinds / sizeof *kinds;
         while (k < n && !tfr_tree_is(t, type, kinds[k].text))
             k++;
         if (k == n)
             return fail(l, type,
-                        "unknown annotation; use Tensor, Param, Scalar, Const, Linear, "
-                        "LayerNorm, Norm or Act");
+                        "unknown annotation; use Tensor, Param, Scalar, Int, Const, "
+                        "Linear, LayerNorm, Norm or Act");
         rule->params[rule->param_count].name =
             tfr_names_add(&l->rules->names, tfr_tree_text(t, name));
         rule->params[rule->param_count++].kind = kinds[k].kind;

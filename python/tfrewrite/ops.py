@@ -191,6 +191,9 @@ def _kernel_arguments(variant: _rules.Variant) -> tuple[list[str], list[str], li
         elif kind is _rules.Scalar:
             tests.append(f"type({name}) is float")
             arguments.append(name)
+        elif kind is _rules.Int:
+            tests.append(f"isinstance({name}, int)")
+            arguments.append(f"int({name})")
         elif kind is _rules.Const:
             tests.append(f"type({name}) is int")
             arguments.append(name)

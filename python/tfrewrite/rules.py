@@ -23,6 +23,7 @@ from typing import Any
 __all__ = [
     "Act",
     "Const",
+    "Int",
     "LayerNorm",
     "Linear",
     "Norm",
@@ -62,6 +63,10 @@ class Param(_Kind):
 
 class Scalar(_Kind):
     """A number: an attribute of self, a parameter, a literal."""
+
+
+class Int(_Kind):
+    """A whole number or a truth value: an attribute of self, a parameter, a literal."""
 
 
 class Const(_Kind):

@@ -130,6 +130,16 @@ def add_norm_arguments(numbered, x, residual, weight, eps=1e-6) -> tuple:
     return x, residual, weight if has_weight(norm) else None, eps, number
 
 
+def gated_arguments(variant, x, gate, act, weight, groups=1, norm_first=1) -> tuple:
+    """Of gated_rms_norm, `groups` where the reference has groups at all."""
+    numbers = ()
+    if variant == "gate_then_norm_of_groups":
+        numbers = (x.shape[-1] // groups,)
+    elif variant == "groups_of_rows_gated_before_or_after":
+        numbers = (groups, norm_first)
+    return x, gate, act, weight, 1e-6, *numbers
+
+
 def act_arguments(variant, act, gate, up) -> tuple:
     """`act` by name; of a variant that is one activation, it is that."""
     first = () if variant in FUNCTIONS else (activations.ACTS.index(act),)

@@ -27,6 +27,7 @@ from shapes import (
     add_norm_arguments,
     arrangements,
     exact,
+    gated_arguments,
     has_weight,
     heads_first,
     is_even,
@@ -56,7 +57,7 @@ def few_blocks():
 def test_nothing_is_left_out():
     """A new op with a CUDA kernel needs tests here."""
     ops = {name for name, op in holding.OPS.items() if op.cuda}
-    assert ops == {*holding.ADDS, "rms_norm", "act_mul", "rope", "qk_norm_rope"}
+    assert ops == {*holding.ADDS, "rms_norm", "gated_rms_norm", "act_mul", "rope", "qk_norm_rope"}
 
 
 # ------------------------------------------------------------------ rms_norm, add_rms_norm
@@ -233,6 +234,58 @@ def test_layer_norm_of_more_rows_than_blocks(dtype):
     for width, rows in ((16, 3001), (1024, 101)):
         x, residual = values((rows, width), dtype, 1), values((rows, width), dtype, 3)
         hold_layer_norm(*layer_norm_arguments(x, residual))
+
+
+# ------------------------------------------------------------------ gated_rms_norm
+GATED = variants("gated_rms_norm")
+
+
+def gated(variant, x, gate, weight, act="SILU", groups=1, norm_first=1):
+    arguments = gated_arguments(variant, x, gate, ACTS.index(act), weight, groups, norm_first)
+    hold("gated_rms_norm", variant, *arguments)
+
+
+@pytest.mark.parametrize("variant", GATED)
+def test_gated_norm_dtypes(variant):
+    for n, (x_dtype, gate_dtype) in enumerate(PAIRS):
+        for weight_dtype in DTYPES if n % 4 == 0 else DTYPES[n % 3 :][:1]:
+            x, gate = values((2, 5, 72), x_dtype, 1, 3.0), values((2, 5, 72), gate_dtype, 2)
+            weight = values((72,), weight_dtype, 3)
+            gated(variant, x, gate, weight, ("SILU", "SIGMOID")[n % 2], 3, n % 2)
+            gated(variant, shifted(x), gate[:, :, :], shifted(weight), "SILU", 1, 1 - n % 2)
+
+
+@pytest.mark.parametrize("variant", GATED)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_gated_norm_widths(width, variant):
+    which = WIDTHS.index(width) + GATED.index(variant)
+    dtype, groups = DTYPES[which % 3], 8 if width % 8 == 0 else 1
+    for rows in (0, 1, 5) if width <= 4096 else (1, 3):
+        x, gate = values((rows, width), dtype, 1), values((rows, width), dtype, 2)
+        gated(variant, x, gate, values((width,), dtype, 3), groups=groups, norm_first=which % 2)
+
+
+@pytest.mark.parametrize("variant", GATED)
+def test_gated_norm_arrangements(variant):
+    """Rows that lie apart, as halves of a projection do; more rows than blocks."""
+    for dtype, width in itertools.product(DTYPES, (64, 136)):
+        weight = values((width,), dtype, 3)
+        both = values((301, 2 * width), dtype, 1)
+        gated(variant, both[:, :width], both[:, width:], weight)
+        gated(variant, both[:, :width].contiguous(), both[:, width:], weight, groups=2)
+        x = values((4, 3, width), dtype, 1)
+        gated(variant, x, values((3, 4, width), dtype, 2).transpose(0, 1), weight)
+        gated(variant, x.transpose(0, 1), x.transpose(0, 1), weight)
+
+
+@pytest.mark.parametrize("variant", GATED)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gated_norm_special_rows(variant, dtype):
+    rows = special_rows(128, dtype)
+    gate = values(rows.shape, dtype, 2)
+    gate[:, 7], gate[:, 8], gate[:, 9], gate[-1, 10] = -90.0, 90.0, 0.0, NAN
+    for groups, first in ((1, 1), (2, 0)):
+        gated(variant, rows, gate, torch.ones(128, dtype=dtype), "SILU", groups, first)
 
 
 # ------------------------------------------------------------------ act_mul

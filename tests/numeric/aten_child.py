@@ -18,6 +18,7 @@ OPS_BY_CHECK = (
     "rms_norm",
     "add_rms_norm",
     "add_layer_norm",
+    "gated_rms_norm",
     "act_mul",
     "rope",
     "qk_norm_rope",
@@ -74,6 +75,8 @@ def is_from(major, minor):
 # torch 2.9 cannot be given gelu's `approximate` without Python.
 ACTS = [i for i, name in enumerate(activations.ACTS) if is_from(2, 10) or "GELU" not in name[:5]]
 NEEDS_STRINGS = ("gelu_tanh_function",)
+# Their shapes are computed from sizes and numbers: without a kernel the reference runs.
+WITHOUT_PROGRAM = ("gate_then_norm_of_groups", "groups_of_rows_gated_before_or_after")
 
 
 def rms_norm(variant, dtype):
@@ -100,6 +103,14 @@ def add_layer_norm(variant, dtype):
         weight, bias = tensor(shape[-1], dtype=dtype), tensor(shape[-1], dtype=dtype)
         for affine in ((weight, bias), (weight, None), (None, None)):
             yield x, residual, *affine, 1e-5, shape[-1]
+
+
+def gated_rms_norm(variant, dtype):
+    for shape, layout in itertools.product(SHAPES, LAYOUTS):
+        x = tensor(*shape, dtype=dtype, layout=layout)
+        for act, other in ((0, dtype), (5, F32)):
+            weight = tensor(shape[-1], dtype=other)
+            yield x, tensor(*shape, dtype=other), act, weight, 1e-6
 
 
 def act_mul(variant, dtype):
@@ -199,7 +210,7 @@ def same(op, variant, given):
 
 
 def check_op(op):
-    variants = [v for o, v in kernels._ops if o == op]
+    variants = [v for o, v in kernels._ops if o == op and v not in WITHOUT_PROGRAM]
     if not is_from(2, 10):
         variants = [v for v in variants if v not in NEEDS_STRINGS]
     assert variants
@@ -236,6 +247,9 @@ def check_errors():
     fails("a tensor is missing", add, x, x, None, 1e-6, 0)  # that norm has a weight
     fails("no torch operations", add, x, x, None, 1e-6, 99)
     fails("no torch operations", kernels.get("act_mul", "two_inputs"), 99, x, x)
+    for name, numbers in zip(WITHOUT_PROGRAM, ((4,), (2, 1)), strict=True):
+        given = (x, x, 0, torch.ones(8), 1e-6, *numbers)
+        fails("no torch operations", kernels.get("gated_rms_norm", name), *given)
     fails("aten::narrow", kernels.get("act_mul", "packed_gate_first"), 0, torch.ones(2, 7), -1)
     assert x._base is None and zero.numel() == 0
 

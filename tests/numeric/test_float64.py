@@ -189,6 +189,8 @@ def value_of(op, variant, parameter, kind, seed):
         return 1 + 0.3 * torch.randn(width, generator=generator)
     if kind == "Scalar":
         return {"eps": 1e-3, "epsilon": 1e-3}[parameter]
+    if kind == "Int":
+        return {"size": INNER // 3, "groups": 3, "norm_first": seed % 2}[parameter]
     if kind == "Const":
         axis = 2 if literals.get("out") == "same" else 1
         return {"unsqueeze_dim": axis, "dim": -1}[keyword_of(variant, parameter)]

@@ -328,6 +328,97 @@ def test_layer_norm_refuses():
             kernel(*given)
 
 
+# ------------------------------------------------------------------ gated_rms_norm
+GATED = [v for v in OPS["gated_rms_norm"].variants if v.kernel is not None]
+
+
+def gated_arguments(variant, x, gate, act, weight, groups=1, norm_first=1):
+    numbers = {"size": (x.shape[-1] // groups,), "groups": (groups, norm_first)}
+    rest = next((n for name, n in numbers.items() if name in variant.parameters), ())
+    return (x, gate, act, weight, 1e-6, *rest)
+
+
+def assert_gated(variant, *arguments):
+    """Like its reference but for exp, whose last bit a 16-bit result shows rarely."""
+    (got,), (want,) = both("gated_rms_norm", variant.name, *arguments)
+    assert_same_kind(got, want)
+    infinite = ~want.isfinite()
+    assert torch.equal(got[infinite].nan_to_num(), want[infinite].nan_to_num())
+    got, want = got[~infinite], want[~infinite]
+    error, exact_to = (got.double() - want.double()).abs(), 2e-6 * want.double().abs() + 1e-30
+    rounded = any(a.dtype == BF16 for a in arguments if isinstance(a, torch.Tensor))
+    far = error > exact_to if want.dtype == F32 else ulps(got, want) > 0
+    assert int(far.sum()) <= (max(2, 2e-3 * want.numel()) if rounded else 0)
+    assert bool(
+        (error <= exact_to + (2.01 * 2.0**-7 * want.double().abs() if rounded else 0)).all()
+    )
+
+
+@pytest.mark.parametrize("variant", GATED, ids=[v.name for v in GATED])
+def test_gated_norm_dtypes(variant):
+    for n, (x_dtype, gate_dtype, weight_dtype) in enumerate(
+        itertools.product((F32, BF16), repeat=3)
+    ):
+        for width, groups in ((40, 5), (41, 1)) if not GENERIC else ((1, 1), (48, 6), (1000, 8)):
+            x, gate = values((2, 6, width), x_dtype, 1), values((2, 6, width), gate_dtype, 3)
+            weight = values((width,), weight_dtype, 2)
+            for act in ("SILU", "SIGMOID") if n < 2 else ("SILU",):
+                number = activations.ACTS.index(act)
+                given = gated_arguments(variant, x, gate, number, weight, groups, n % 2)
+                assert_gated(variant, *given)
+
+
+@pytest.mark.parametrize("variant", GATED, ids=[v.name for v in GATED])
+@pytest.mark.parametrize("dtype", (F32, BF16))
+def test_gated_norm_arrangements(variant, dtype):
+    width = 128
+    weight = values((width,), dtype, 2)
+    for groups in (1, 4):
+        for x, gate in itertools.product(arrangements(width, dtype, values), repeat=2):
+            whole = groups == 1 or (x.is_contiguous() and gate.is_contiguous())
+            if x.shape != gate.shape or not whole:
+                continue
+            if variant.name.startswith("groups") and x.dim() not in (2, 3):
+                continue
+            if "view" in variant.name or not (x.stride(-1) == gate.stride(-1) == 1):
+                continue
+            if "groups" in variant.name and not x.is_contiguous():
+                continue
+            assert_gated(variant, *gated_arguments(variant, x, gate, 0, weight, groups))
+
+
+@pytest.mark.parametrize("variant", GATED, ids=[v.name for v in GATED])
+def test_gated_norm_special_rows(variant):
+    rows = torch.zeros(7, 64)
+    rows[1, 3], rows[2, 5], rows[3, 60] = NAN, INF, -INF
+    rows[4] = 3e38  # the squares overflow
+    rows[5] = -1e-30
+    rows[6] = 1.0
+    gate = torch.ones(7, 64)
+    gate[:, 7], gate[:, 8], gate[:, 9], gate[6, 10] = -100.0, 100.0, 0.0, NAN
+    for dtype, first in itertools.product((F32, BF16), (0, 1)):
+        x, g, weight = rows.to(dtype), gate.to(dtype), torch.ones(64, dtype=dtype)
+        assert_gated(variant, *gated_arguments(variant, x, g, 0, weight, 2, first))
+
+
+def test_gated_norm_refuses_what_torch_does_not_take():
+    """The reference's own errors then show; nothing is read past an end."""
+    x = torch.ones(2, 6, 12)
+    sized = "gate_then_norm_of_groups"
+    counted = "groups_of_rows_gated_before_or_after"
+    for name, given in (
+        (sized, (x, x, 0, torch.ones(12), 1e-6, 5)),
+        (sized, (x, x, 0, torch.ones(12), 1e-6, 0)),
+        (sized, (x, x[..., :6], 0, torch.ones(12), 1e-6, 4)),
+        (sized, (x, x, 0, torch.ones(6), 1e-6, 4)),
+        (counted, (x[None], x[None], 0, torch.ones(12), 1e-6, 4, 1)),
+        (counted, (x, x, 0, torch.ones(12), 1e-6, -3, 1)),
+    ):
+        kernels.install(OPS)
+        with pytest.raises(RuntimeError, match="^tfr::gated_rms_norm"):
+            kernels.get("gated_rms_norm", name)(*given)
+
+
 # ------------------------------------------------------------------ act_mul
 def act_arguments(variant, act, gate, up, dim=-1):
     if variant == "two_inputs":

@@ -1,9 +1,9 @@
 # The gate acts before the norm, after it, after the weight, in float32 or not: each order has
 # other bits.
 # expect: either rms_norm Before.forward
-# expect: either rms_norm After.forward
+# expect: fused gated_rms_norm After.forward "order=.cast_weight_gate"
 # expect: either rms_norm Between.forward
-# expect: either rms_norm Optional.forward
+# expect: fused gated_rms_norm Optional.forward "order=.gate_cast_weight"
 # expect: either act_mul
 import torch
 import torch.nn.functional as F
