@@ -482,7 +482,14 @@ static tfr_name helper_name(const tfr_builder *b, tfr_value via) {
     const tfr_vnode *n = tfr_flow_node(b->flow, via);
     if (n->op == TFR_V_TUPLE)
         n = tfr_flow_node(b->flow, tfr_flow_arg(b->flow, via, 0).value);
-    return n->op == TFR_V_GLOBAL || n->op == TFR_V_ATTR ? n->name : words(b)->via;
+    if (n->op != TFR_V_GLOBAL && n->op != TFR_V_ATTR)
+        return words(b)->via;
+    tfr_str path = text_of(b, n->name); // of an imported one: ".file.helper"
+    size_t at = path.len;
+    while (at && path.data[at - 1] != '.')
+        at--;
+    tfr_str last = {path.data + at, path.len - at};
+    return tfr_names_add(b->flow->module->names, last);
 }
 
 static tfr_value tfr_op_call(tfr_builder *b, tfr_str op, tfr_arg callee, const call *c) {

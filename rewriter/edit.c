@@ -205,7 +205,7 @@ static void render_guard(tfr_plan *p, tfr_buf *out, uint32_t match) {
     }
     if (place->via == UINT32_MAX)
         return;
-    tfr_str name = tfr_plan_text(p, functions[place->via].name);
+    tfr_str name = tfr_plan_text(p, place->via_module->scope->functions.items[place->via].name);
     if (!place->via_keywords) {
         tfr_buf_format(out, ", via=%.*s", (int)name.len, name.data);
         return;

@@ -20,6 +20,7 @@ typedef struct tfr_place {
     uint32_t home[TFR_MAX_ROOTS]; // expression that each result's text stands at
     uint32_t home_count;          // 1 with several roots: one call that gives them all
     uint32_t via;                 // helper function to guard by; UINT32_MAX: none
+    const tfr_module *via_module; // whose function that is
     uint32_t via_method;          // `self._norm` in the text, when a method is guarded by; 0: none
     uint32_t inner;               // helper function of a part, guarded apart; UINT32_MAX: none
     uint32_t via_keywords;        // bits: keywords of the rule that the source gives the helper

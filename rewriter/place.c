@@ -86,12 +86,14 @@ static void find_homes(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
 }
 
 // Which parameter of the helper an argument of its call is; -1: cannot be told.
-static int helper_parameter(const tfr_flow *flow, uint32_t function, uint32_t argument, int index) {
+static int helper_parameter(const tfr_flow *flow, const tfr_place *place, uint32_t argument,
+                            int index) {
     const tfr_tree *t = tree_of(flow);
     if (tfr_tree_kind(t, argument) != TFR_N_KEYWORD_ARGUMENT)
         return index;
     tfr_str key = tfr_tree_text(t, tfr_tree_field(t, argument, TFR_F_NAME));
-    uint32_t node = flow->module->scope->functions.items[function].node;
+    t = place->via_module->scope->tree;
+    uint32_t node = place->via_module->scope->functions.items[place->via].node;
     uint32_t p = tfr_tree_first(t, tfr_tree_field(t, node, TFR_F_PARAMETERS));
     for (int i = 0; p; p = tfr_tree_next(t, p), i++) {
         if (tfr_str_eq(tfr_tree_text(t, tfr_tree_parameter_name(t, p)), key))
@@ -101,10 +103,10 @@ static int helper_parameter(const tfr_flow *flow, uint32_t function, uint32_t ar
 }
 
 // The rule's keyword that a parameter of the helper is called like; -1: none.
-static int rule_keyword(const tfr_flow *flow, const tfr_rule *rule, uint32_t function,
+static int rule_keyword(const tfr_flow *flow, const tfr_rule *rule, const tfr_place *place,
                         int parameter) {
-    const tfr_tree *t = tree_of(flow);
-    uint32_t node = flow->module->scope->functions.items[function].node;
+    const tfr_tree *t = place->via_module->scope->tree;
+    uint32_t node = place->via_module->scope->functions.items[place->via].node;
     uint32_t p = tfr_tree_first(t, tfr_tree_field(t, node, TFR_F_PARAMETERS));
     for (int i = 0; p && i < parameter; i++)
         p = tfr_tree_next(t, p);
@@ -142,8 +144,8 @@ static void check_helper_call(tfr_place *p, const tfr_flow *flow, const tfr_matc
     for (uint32_t a = tfr_tree_first(t, arguments); a; a = tfr_tree_next(t, a), index++) {
         bool keyword = tfr_tree_kind(t, a) == TFR_N_KEYWORD_ARGUMENT;
         uint32_t value = tfr_tree_unparen(t, keyword ? tfr_tree_field(t, a, TFR_F_VALUE) : a);
-        int parameter = helper_parameter(flow, p->via, a, index);
-        int given = parameter < 0 ? -1 : rule_keyword(flow, m->rule, p->via, parameter);
+        int parameter = helper_parameter(flow, p, a, index);
+        int given = parameter < 0 ? -1 : rule_keyword(flow, m->rule, p, parameter);
         if (given >= 0) {
             p->via_keywords |= 1u << given;
             continue;
@@ -214,6 +216,25 @@ static void guard_inner(tfr_place *p, const tfr_inline *in) {
     p->inner = in->function;
 }
 
+// A function that the file imports under its own name from the file beside it that defines it: so
+// the guard at run time finds it too. What comes from another package changes on its own.
+static bool is_imported(const tfr_flow *flow, const tfr_inline *in) {
+    const tfr_names *names = flow->module->names;
+    tfr_str callee =
+        tfr_tree_text(tree_of(flow), tfr_tree_field(tree_of(flow), in->call_ast, TFR_F_FUNCTION));
+    const tfr_binding *b = tfr_scope_lookup(flow->module->scope, tfr_names_find(names, callee));
+    if (!b || b->kind != TFR_BIND_IMPORT ||
+        in->module->scope->functions.items[in->function].name != b->name)
+        return false;
+    tfr_str path = tfr_names_text(names, b->path), file = tfr_str_from(in->module->path);
+    size_t stem = path.len - callee.len - 1, at = stem; // of ".a.b.callee": "b"
+    while (at && path.data[at - 1] != '.')
+        at--;
+    return path.data[0] == '.' && stem > at && file.len > stem - at + 4 &&
+           file.data[file.len - 4 - (stem - at)] == '/' &&
+           memcmp(file.data + file.len - 3 - (stem - at), path.data + at, stem - at) == 0;
+}
+
 static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
     const tfr_inline *home = NULL;
     for (uint32_t i = 0; i < flow->inlines.count; i++)
@@ -251,12 +272,12 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         refuse(p, guarded->call_ast, "a part of it is an op's call that names a helper");
     if (all_in_op)
         p->reason = ""; // the op's own call
-    if (home && !home->op && home->module != flow->module)
+    if (home && !home->op && home->module != flow->module && !is_imported(flow, home))
         refuse(p, home->call_ast, "it is made by code of another file: it is fused there");
     else if (home && !home->op) {
-        const tfr_function *f = &flow->module->scope->functions.items[home->function];
+        const tfr_function *f = &home->module->scope->functions.items[home->function];
         if (f->class_index == TFR_NO_CLASS)
-            p->via = home->function;
+            p->via = home->function, p->via_module = home->module;
     }
     if ((p->via != UINT32_MAX) + (p->inner != UINT32_MAX) + (p->via_method != 0) > 1)
         refuse(p, p->home[0], "its parts are in a helper and in another one or a method");

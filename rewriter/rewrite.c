@@ -395,7 +395,7 @@ static void rewrite_function(rewriter *r, uint32_t function) {
     if (!changed.count)
         return;
     for (uint32_t i = 0; i < changed.count; i++)
-        if (changed.places[i].via != UINT32_MAX)
+        if (changed.places[i].via != UINT32_MAX && changed.places[i].via_module == &r->module)
             r->guarded[changed.places[i].via]++;
     if (r->changed_count == r->changed_cap) {
         uint32_t cap = r->changed_cap ? r->changed_cap * 2 : 16;

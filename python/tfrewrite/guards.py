@@ -10,7 +10,10 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
+import functools
+import importlib.util
 import inspect
+import linecache
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -243,7 +246,8 @@ def _method_in_force(module: nn.Module, name: str, forward: FunctionType) -> boo
 
 # ------------------------------------------------------------------ helpers: `via=`
 def pristine(via: Any, passed: tuple[str, ...] = (), **keywords: Any) -> bool:
-    """Whether `via` is the function that the caller's own file defines under the name used there.
+    """Whether `via` is the function that the caller's own file defines, or imports, under the name
+    used there.
 
     The caller is two frames up: the function that called the op. Replaced functions of every kind
     have another file (a monkeypatch, an exec into the module), another type (a kernel object), or
@@ -260,7 +264,9 @@ def pristine(via: Any, passed: tuple[str, ...] = (), **keywords: Any) -> bool:
             and function.__name__ in code.co_names
             and _helpers_pristine(function.__code__, names)
         )
-    if not _defined_in(via, names, code.co_filename) or names.get(via.__name__) is not via:
+    if type(via) is not FunctionType or names.get(via.__name__) is not via:
+        return False
+    if not _known_as(via.__name__, via, names, code.co_filename):
         return False
     for name in _global_names(code):
         if names.get(name) is via and name != via.__name__:
@@ -269,7 +275,50 @@ def pristine(via: Any, passed: tuple[str, ...] = (), **keywords: Any) -> bool:
     for name, value in keywords.items():
         if name not in passed and name in own and not _leaves_to_default(via, name, value):
             return False
-    return _helpers_pristine(via.__code__, names)
+    return _helpers_pristine(via.__code__, via.__globals__)
+
+
+def _known_as(name: str, value: Any, names: dict[str, Any], filename: str) -> bool:
+    """Whether the file defines `value` under that name, or imports it from the file that does."""
+    if type(value) is not FunctionType or not value.__name__ == value.__qualname__ == name:
+        return False  # the other name is that of a function within another one
+    if _defined_in(value, names, filename):
+        return True
+    module = sys.modules.get(_imports(filename, names.get("__package__") or "").get(name, ""))
+    theirs = value.__globals__
+    return (
+        module is not None
+        and vars(module) is theirs
+        and theirs.get(name) is value
+        and _defined_in(value, theirs, _file_of(module))
+    )
+
+
+def _file_of(module: Any) -> str:
+    """The file that a module's code names: its own, or the rewritten one in the cache."""
+    hook = sys.modules.get("tfrewrite.hook")
+    known = hook.results.get(module.__name__) if hook is not None else None
+    return known.path if known and known.path else getattr(module, "__file__", None) or ""
+
+
+@functools.lru_cache(maxsize=256)
+def _imports(filename: str, package: str) -> dict[str, str]:
+    """The modules that a file imports names from, by name; without those it imports twice."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(filename)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    found: dict[str, str] = {}
+    for node in tree.body:
+        for alias in node.names if isinstance(node, ast.ImportFrom) and node.module else ():
+            dots = "." * node.level
+            try:
+                module = importlib.util.resolve_name(dots + node.module, package or None)
+            except ImportError:
+                continue
+            name = alias.asname or alias.name
+            found[name] = "" if name in found else module
+    return found
 
 
 def _defined_in(function: Any, names: dict[str, Any], filename: str) -> bool:
@@ -283,17 +332,18 @@ def _defined_in(function: Any, names: dict[str, Any], filename: str) -> bool:
 
 def _helpers_pristine(code: CodeType, names: dict[str, Any]) -> bool:
     """The same for what a helper calls: rotate_half may be replaced on its own."""
-    todo, seen = [code], {id(code)}
+    todo, seen = [(code, names)], {id(code)}
     while todo:
-        for name in _global_names(todo.pop()):
+        code, names = todo.pop()
+        for name in _global_names(code):
             value = names.get(name)
             if not callable(value):  # a module or a constant
                 continue
-            if not _defined_in(value, names, code.co_filename) or value.__name__ != name:
+            if not _known_as(name, value, names, code.co_filename):
                 return False
             if id(value.__code__) not in seen:
                 seen.add(id(value.__code__))
-                todo.append(value.__code__)
+                todo.append((value.__code__, value.__globals__))
     return True
 
 

@@ -27,6 +27,7 @@ MORE_USAGE = [
     ["verify", "--symbolic", "x", "-w"],
     ["why", "x", "--symbolic"],
     ["why", "modeling_x.py:999"],
+    ["--transformers", "none", "x"],
     ["-o", ".", "."],
     ["-o", "modeling_x.py", "."],
     ["-o", "none/x.py", "modeling_x.py"],

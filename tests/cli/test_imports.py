@@ -302,3 +302,43 @@ def test_a_folder_of_files(folder):
     assert done.returncode == 0
     again = json.loads(run("--json", folder).stdout)["files"]
     assert not any(f["changed"] for f in again)
+
+
+ROPE = b"""\
+import torch
+
+
+def rotate_half(x):
+    x1 = x[..., : x.shape[-1] // 2]
+    x2 = x[..., x.shape[-1] // 2 :]
+    return torch.cat((-x2, x1), dim=-1)
+
+
+def rotate(q, k, cos, sin, unsqueeze_dim=1):
+    cos = cos.unsqueeze(unsqueeze_dim)
+    sin = sin.unsqueeze(unsqueeze_dim)
+    q_embed = (q * cos) + (rotate_half(q) * sin)
+    k_embed = (k * cos) + (rotate_half(k) * sin)
+    return q_embed, k_embed
+"""
+ROTATED = b"def f(q, k, cos, sin):\n    q, k = rotate(q, k, cos, sin)\n    return q, k\n"
+
+
+def test_an_imported_helper_is_guarded(package, tmp_path):
+    """Only where the guard at run time finds it: under its own name, from the file beside it."""
+    (tmp_path / "rope.py").write_bytes(ROPE)
+    (tmp_path / "on.py").write_text("from .rope import rotate\n")
+    (package / "models/one/rope.py").write_bytes(ROPE)
+    path = tmp_path / "modeling_x.py"
+    assert fused(rewritten(tmp_path, b"from .rope import rotate", ROTATED)) == ["rope"]
+    assert b"unsqueeze_dim=1, via=rotate)" in run(path).stdout
+    for imports, body in (
+        (b"from .rope import rotate as turn", ROTATED.replace(b"rotate", b"turn")),
+        (b"from . import rope", ROTATED.replace(b"rotate", b"rope.rotate")),
+        (b"from .on import rotate", ROTATED),
+        (b"from transformers.models.one.rope import rotate", ROTATED),
+    ):
+        file = rewritten(tmp_path, imports, body, "--transformers", package)
+        assert fused(file) == []
+        reasons = [e["reason"] for e in file["refused"]]
+        assert "it is made by code of another file: it is fused there" in reasons

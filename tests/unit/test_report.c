@@ -126,6 +126,8 @@ static void json(tfr_arena *arena) {
     tfr_report r = {.path = "a\"\\\n\xff\xc3\xa4.py"};
     add_fused(&r, arena, "linears", "A", "forward", 1, 2);
     add_refused(&r, arena, "rope", "tab\there", 5);
+    *TFR_PUSH(arena, &r.reads) = (tfr_file_read){TFR_STR("/a/b.py"), TFR_STR("")};
+    *TFR_PUSH(arena, &r.reads) = (tfr_file_read){TFR_STR("/a/c.py"), TFR_STR("why")};
     tfr_buf out = {.arena = arena};
     tfr_report_json(&out, &r, 1);
     CHECK_STR(
@@ -138,7 +140,9 @@ static void json(tfr_arena *arena) {
         "     \"refused\": [\n"
         "      {\"op\": \"rope\", \"class\": \"M\", \"function\": \"forward\", \"line\": 5, "
         "\"column\": 5, \"reason\": \"tab\\u0009here\", \"rule\": \"rule/ref\", "
-        "\"block_line\": 4, \"block_end_line\": 6}]}]}\n");
+        "\"block_line\": 4, \"block_end_line\": 6}],\n     \"reads\": "
+        "[{\"path\": \"/a/b.py\", \"fault\": \"\"}, {\"path\": \"/a/c.py\", \"fault\": "
+        "\"why\"}]}]}\n");
     tfr_error err = {.line = 3, .column = 4, .message = "why"};
     tfr_report failed[2] = {{.path = "x.py", .error = &err, .status = TFR_E_REFUSED},
                             {.path = "y.py", .error = &err, .status = TFR_E_USAGE}};
@@ -148,10 +152,11 @@ static void json(tfr_arena *arena) {
         tfr_buf_str(&out),
         "{\"version\": 1, \"files\": [\n"
         "    {\"path\": \"x.py\", \"changed\": false,\n     \"fused\": [],\n     \"refused\": "
-        "[],\n     \"error\": {\"kind\": \"refused\", \"line\": 3, \"column\": 4, "
+        "[],\n     \"reads\": [],\n     \"error\": {\"kind\": \"refused\", \"line\": 3, "
+        "\"column\": 4, "
         "\"message\": \"why\"}},\n"
         "    {\"path\": \"y.py\", \"changed\": false,\n     \"fused\": [],\n     \"refused\": "
-        "[],\n     \"error\": {\"kind\": \"io\", \"line\": 3, \"column\": 4, "
+        "[],\n     \"reads\": [],\n     \"error\": {\"kind\": \"io\", \"line\": 3, \"column\": 4, "
         "\"message\": \"why\"}}]}\n");
     out.len = 0;
     tfr_report_json(&out, NULL, 0);

@@ -4,6 +4,7 @@
 # expect: fused add_rms_norm RefBlock.forward
 # expect: told rope apply_rotary_emb
 # expect: not-fused linears RefAttention.forward
+# expect: told act_mul FeedForward.forward
 import torch
 import torch.nn.functional as F
 from torch import nn

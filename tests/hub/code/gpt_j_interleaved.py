@@ -2,7 +2,6 @@
 # parallel attention and MLP; a mask and -1e9.
 # expect: either act_mul *
 # expect: told rope apply_rotary_pos_emb
-# expect: told rope JAttention.forward
 import torch
 from torch import nn
 

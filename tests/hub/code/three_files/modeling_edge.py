@@ -1,8 +1,7 @@
 # The usual model repository: configuration, layers, and the model that uses both.
 # expect: fused linears PackAttention.forward
 # expect: fused add_rms_norm PackLayer.forward
-# expect: told qk_norm_rope PackAttention.forward
-# expect: told rope PackAttention.forward
+# expect: fused qk_norm_rope PackAttention.forward "via=apply_rotary_pos_emb"
 import torch
 from torch import nn
 
