@@ -23,6 +23,7 @@
     X(CAST)                                                                                        \
     X(ROOT_CAST)                                                                                   \
     X(ONE_PLUS_IN_DTYPE_CAST)                                                                      \
+    X(UNROUNDED)                                                                                   \
     X(RSQRT)                                                                                       \
     X(POW)
 // The same numbers under names of their own, since a template's macros may take the plain ones.
@@ -53,6 +54,7 @@ TFR_CONSTANT int tfr_norm_result(int order, int x, int weight) {
     case TFR_NORM_CAST_BY_WEIGHT:
         return weight;
     case TFR_NORM_NO_CAST:
+    case TFR_NORM_UNROUNDED:
         return TFR_F32;
     default:
         return x;
@@ -60,7 +62,7 @@ TFR_CONSTANT int tfr_norm_result(int order, int x, int weight) {
 }
 
 TFR_CONSTANT int tfr_norm_has_weight(int order) {
-    return order != TFR_NORM_CAST && order != TFR_NORM_ROOT_CAST;
+    return order != TFR_NORM_CAST && order != TFR_NORM_ROOT_CAST && order != TFR_NORM_UNROUNDED;
 }
 
 // Whether the weight becomes 1 + weight, rounded to the weight's dtype.

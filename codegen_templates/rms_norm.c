@@ -1,8 +1,9 @@
 // rms_norm: every variant of rules/rms_norm.py, chosen by ORDER.
 //
-// in: x [..., D], anywhere in memory; weight [D], but for the orders CAST and ROOT_CAST, which have
-// none. number: eps. out: as x, in the dtype that torch gives: with CAST_WEIGHT and CAST_ONE_PLUS
-// torch's promotion of x and weight, with CAST_BY_WEIGHT the weight's, with NO_CAST f32, else x's.
+// in: x [..., D], anywhere in memory; weight [D], but for the orders CAST, ROOT_CAST and UNROUNDED,
+// which have none. number: eps. out: as x, in the dtype that torch gives: with CAST_WEIGHT and
+// CAST_ONE_PLUS torch's promotion of x and weight, with CAST_BY_WEIGHT the weight's, with NO_CAST
+// and UNROUNDED f32, else x's.
 // Must move: x in, as much out, and the weight once; a row is read twice, the second time from the
 // first cache where it fits there.
 // Work: one unit is one row. The weight's factors are made once per call of run.

@@ -1,7 +1,7 @@
 // rms_norm on CUDA: every variant of rules/rms_norm.py, chosen by ORDER.
 //
 // part[0]: x [rows, X_LAST], out [rows, X_LAST], rows anywhere in memory. flat[0]: the weight
-// [X_LAST], but for the orders CAST and ROOT_CAST. number[0]: eps. Dtypes as in rms_norm.c.
+// [X_LAST], but for CAST, ROOT_CAST and UNROUNDED. number[0]: eps. Dtypes as in rms_norm.c.
 // Must move: x in, as much out, and the weight once; that is what it moves for rows up to 16384
 // wide (the weight once per block). Wider rows, and then the weight with each, are read twice.
 // Work: one unit is one row, for up to 32 threads where it is narrow, else for a block

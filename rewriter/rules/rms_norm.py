@@ -107,6 +107,13 @@ def no_weight_pow(x: Tensor, eps: Scalar):
     return (h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)).to(x.dtype)
 
 
+@ref("rms_norm(x, None, eps, order='unrounded', root='pow')", kernel="ORDER=UNROUNDED")
+def no_weight_in_float32_pow(x: Tensor, eps: Scalar):
+    """What follows (a weight under a condition of the instance) reads the float32 values."""
+    h = x.to(torch.float32)
+    return h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)
+
+
 @ref("rms_norm(x, None, eps, order='root_cast')", kernel="ORDER=ROOT_CAST")
 def no_weight_root_cast(x: Tensor, eps: Scalar):
     return x * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + eps).to(x.dtype)
@@ -212,6 +219,19 @@ ACCEPT = {
         example("h = x.float()", MEAN, POW, "return (h * self.weight.float()).type_as(x)")
     ],
     "no_weight_pow": [example("h = x.float()", MEAN, POW, "return h.to(x.dtype)")],
+    "no_weight_in_float32_pow": [
+        HEAD
+        + """
+    def _norm(self, x):
+        return x * torch.pow(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon, -0.5)
+
+    def forward(self, x):
+        h = self._norm(x.float())
+        if self.with_scale:
+            h = h * self.weight.float()
+        return h.type_as(x)
+"""
+    ],
     "no_weight_root_cast": [
         example(
             "v = x.float().square().mean(-1, keepdim=True)",
