@@ -6,7 +6,7 @@ is computed in float32. Source: Su et al. 2021, arXiv:2104.09864.
 """
 
 import torch
-from tfrewrite.rules import Const, Tensor, op, ref, refuse
+from tfrewrite.rules import Const, Scalar, Tensor, op, ref, refuse
 
 op(
     "rope(Tensor q, Tensor? k, Tensor cos, Tensor sin, Tensor? position_ids, *, str layout, int? unsqueeze_dim, bool partial=False, bool trailing=False, str cast='') -> (Tensor, Tensor)",
@@ -44,6 +44,20 @@ def rotate_pairs_4d(x):
 def rotate_pairs_view(x):
     x1, x2 = x.view(*x.shape[:-1], -1, 2).unbind(dim=-1)
     return torch.stack((-x2, x1), dim=-1).flatten(-2)
+
+
+def rotate_pairs_reshape(x):
+    x1, x2 = x.reshape(*x.shape[:-1], -1, 2).unbind(dim=-1)
+    return torch.stack((-x2, x1), dim=-1).flatten(-2)
+
+
+def rotate_pairs_unflatten(x):
+    x1, x2 = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
+    return torch.stack((-x2, x1), dim=-1).flatten(-2)
+
+
+def rotate_pairs_as(x):
+    return torch.stack([-x[..., 1::2], x[..., ::2]], dim=-1).reshape_as(x)
 
 
 def half(x, cos, sin):
@@ -145,6 +159,33 @@ def pairs_one_given_view(x: Tensor, cos: Tensor, sin: Tensor):
 
 
 @ref(
+    "rope(x, cos, sin, layout='interleaved_reshape')",
+    inner="rotate_pairs_reshape",
+    kernel="LAYOUT=PAIRS_VIEW ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def pairs_one_given_reshape_view(x: Tensor, cos: Tensor, sin: Tensor):
+    return (x * cos) + (rotate_pairs_reshape(x) * sin)
+
+
+@ref(
+    "rope(x, cos, sin, layout='interleaved_unflatten')",
+    inner="rotate_pairs_unflatten",
+    kernel="LAYOUT=PAIRS ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def pairs_one_given_unflatten(x: Tensor, cos: Tensor, sin: Tensor):
+    return (x * cos) + (rotate_pairs_unflatten(x) * sin)
+
+
+@ref(
+    "rope(q, k, cos, sin, layout='interleaved_as')",
+    inner="rotate_pairs_as",
+    kernel="LAYOUT=PAIRS ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def pairs_both_given_as(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
+    return (q * cos) + (rotate_pairs_as(q) * sin), (k * cos) + (rotate_pairs_as(k) * sin)
+
+
+@ref(
     "rope(q, k, cos, sin, layout='interleaved_view', cast='float32')",
     kernel="LAYOUT=PAIRS_VIEW ROUND=FLOAT32 PARTIAL=NO GIVEN=YES",
 )
@@ -211,6 +252,14 @@ def half_both_partial(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const
 def half_width_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, dim: Const):
     cos, sin = cos.unsqueeze(dim), sin.unsqueeze(dim)
     return half_width(q, cos, sin), half_width(k, cos, sin)
+
+
+@ref(
+    "rope(x, cos, sin, layout='half_width')",
+    kernel="LAYOUT=HALF_WIDTH ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def half_width_one_given(x: Tensor, cos: Tensor, sin: Tensor):
+    return half_width(x, cos, sin)
 
 
 @ref(
@@ -391,6 +440,21 @@ def complex_numbers(x: Tensor, freqs: Tensor):
     return torch.view_as_real(torch.view_as_complex(x) * freqs)
 
 
+@refuse(
+    "rope written as products with 2 x 2 matrices and a sum over them; written as x * cos + rotated * sin it would be fused"
+)
+def matrices(x: Tensor, angles: Tensor):
+    return (x.reshape(*x.shape[:-1], -1, 1, 2) * angles).sum(5).flatten(3)
+
+
+@refuse(
+    "the halves are cut at an attribute, which need not be half of the width; cut at x.shape[-1] // 2 it would be fused"
+)
+def cut_at_a_number(x: Tensor, cos: Tensor, sin: Tensor, size: Scalar):
+    x1, x2 = x[..., : size // 2], x[..., size // 2 :]
+    return (x * cos) + (torch.cat((-x2, x1), dim=x1.ndim - 1) * sin)
+
+
 # Examples
 CALL = """
 
@@ -524,6 +588,37 @@ ACCEPT = {
             "return q_embed.type_as(q), k_embed.type_as(k)",
             signature="q, k, cos, sin",
         )
+    ],
+    "pairs_one_given_reshape_view": [
+        VIEW.replace("x.view", "x.reshape") + ONE_OF_TWO.replace("half", "pairs")
+    ],
+    "pairs_one_given_unflatten": [
+        VIEW.replace("x.view(*x.shape[:-1], -1, 2)", "x.unflatten(-1, (-1, 2))")
+        + ONE_OF_TWO.replace("half", "pairs")
+    ],
+    "pairs_both_given_as": [
+        """
+class M(nn.Module):
+    @staticmethod
+    def turn(angles, q, k):
+        sin, cos = angles.chunk(2, dim=-1)
+        sin = torch.stack([sin, sin], dim=-1).reshape_as(angles)
+        cos = torch.stack([cos, cos], dim=-1).reshape_as(angles)
+        rotated = torch.stack([-q[..., 1::2], q[..., ::2]], dim=-1).reshape_as(q)
+        q = q * cos + rotated * sin
+        rotated = torch.stack([-k[..., 1::2], k[..., ::2]], dim=-1).reshape_as(k)
+        k = k * cos + rotated * sin
+        return q, k
+"""
+    ],
+    "half_width_one_given": [
+        """
+def rotate(x, cos, sin):
+    first_half, second_half = torch.chunk(x, 2, dim=-1)
+    first_ = first_half * cos - second_half * sin
+    second_ = second_half * cos + first_half * sin
+    return torch.cat((first_, second_), dim=-1)
+"""
     ],
     "half_both_back": [example(HALF.replace("(-x2, x1)", "(x2, -x1)"), *UNSQUEEZE, *ROTATE, BOTH)],
     "pairs_one_trailing_width": [

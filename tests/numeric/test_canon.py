@@ -106,6 +106,7 @@ ALIAS_INPUTS: dict[str, Callable[[torch.Tensor], list[Any]]] = {
 }
 # Where one row needs other values than its parameter's name says.
 ALIAS_INPUTS_OF_ROW: dict[tuple[str, str], Callable[[torch.Tensor], list[Any]]] = {
+    ("reshape_as", "other"): lambda x: [torch.empty(x.numel()), torch.empty(3), x.unsqueeze(0)],
     ("type_as", "other"): lambda x: [torch.empty(0, dtype=d) for d in [*FLOATS, torch.float64]],
 }
 
@@ -175,6 +176,8 @@ class Names(dict):
         if row.body is not None:
             return lambda *args: evaluate(row, dict(zip(row.positional, args)))
         function = function_at(row, row.places[0])
+        if row.variadic:
+            return function
         return lambda first, *rest: function(first, **dict(zip(row.positional[1:], rest)))
 
 

@@ -70,7 +70,14 @@ FAULTS = {
     ),
     "forgotten parameter": (OP + "@ref('broken(x)')\ndef f(x, y): return x\n", "does not give y"),
     "keyword that is neither": (OP + "@ref('broken(x, how=1+x)')\ndef f(x): return x\n", "how= is"),
-    "via in the call": (OP + "@ref('broken(x, via=x)')\ndef f(x): return x\n", "via= cannot"),
+    "via in the call": (
+        OP + "@ref('broken(x, via=x)')\ndef f(x): return x\n",
+        "via= and inner= cannot",
+    ),
+    "inner that is not called": (
+        OP + "@ref('broken(x)', inner='g')\ndef f(x): return x\n",
+        "f does not call inner='g' itself",
+    ),
     "same call twice": (
         OP + "@ref('broken(x)')\ndef f(x): return x\n@ref('broken(y)')\ndef g(y): return y\n",
         "cannot be told from",
