@@ -70,6 +70,11 @@ static uint32_t exact_number(const graph *g, tfr_value v, uint32_t epoch, tfr_nu
     uint32_t block = is_guarded(g->flow, n) ? g->flow->blocks.items[n->block].parent : n->block;
     uint32_t key[20] = {n->number, when ? epoch : 0, when ? g->flow->blocks.items[block].key : 0};
     uint32_t count = 3;
+    if (g->version[v]) { // what flows into a one-sided branch's end; into a region's: check_border
+        const tfr_version *border = &g->flow->versions.items[g->version[v]];
+        for (int i = 0; i < 2; i++)
+            key[count++] = g->exact[g->flow->versions.items[border->merges[i]].value];
+    }
     for (uint32_t i = 0; i < n->arg_count; i++) {
         if (count == 20) { // fold long argument lists
             key[0] = tfr_numbers_get(numbers, key, count);
@@ -95,17 +100,17 @@ static graph *graph_new(const tfr_flow *f, tfr_numbers *numbers) {
     g->exact = TFR_NEW_ARRAY(arena, uint32_t, f->nodes.count);
     g->version = TFR_NEW_ARRAY(arena, uint32_t, f->nodes.count);
     g->reached = TFR_NEW_ARRAY(arena, bool, f->nodes.count);
-    for (uint32_t v = 1, epoch = 0; v < f->nodes.count; v++) {
-        while (epoch < f->events.count && f->events.items[epoch].seq < f->nodes.items[v].seq)
-            epoch++;
-        g->exact[v] = exact_number(g, v, epoch, numbers);
-    }
     for (uint32_t i = 1; i < f->versions.count; i++) {
         const tfr_version *v = &f->versions.items[i];
         const tfr_vnode *n = tfr_flow_node(f, v->value);
         if (v->kind == TFR_VER_REGION ||
             (v->kind == TFR_VER_PHI && n->op == TFR_V_OPAQUE && !n->arg_count))
             g->version[v->value] = i;
+    }
+    for (uint32_t v = 1, epoch = 0; v < f->nodes.count; v++) {
+        while (epoch < f->events.count && f->events.items[epoch].seq < f->nodes.items[v].seq)
+            epoch++;
+        g->exact[v] = exact_number(g, v, epoch, numbers);
     }
     return g;
 }
@@ -216,20 +221,20 @@ static bool check_assignments(graph *a, graph *b, tfr_name name, uint32_t x, uin
     }
 }
 
-// What a name holds where a loop, try or one-sided branch begins or ends is a value without
-// operands: what flows into it is compared here.
+// What a name holds where a loop, try or the like begins or ends is a value without operands: what
+// flows into it is compared here.
 static bool check_border(graph *a, graph *b, tfr_value x, tfr_value y, tfr_difference *d) {
     const tfr_version *v = &a->flow->versions.items[a->version[x]];
     const tfr_version *w = &b->flow->versions.items[b->version[y]];
+    d->what = "a name may hold another value where a loop, try or the like ends";
+    if (v->kind != w->kind)
+        return false;
     uint32_t from[3] = {v->merges[0], v->merges[1], v->before};
     uint32_t other[3] = {w->merges[0], w->merges[1], w->before};
-    d->what = "a name may hold another value where a branch or loop ends";
     for (int i = 0; i < 3; i++) {
         tfr_value p = a->flow->versions.items[from[i]].value;
         tfr_value q = b->flow->versions.items[other[i]].value;
-        if ((p != 0) != (q != 0))
-            return false;
-        if (a->exact[p] != b->exact[q])
+        if (v->kind == TFR_VER_REGION && a->exact[p] != b->exact[q])
             return differ(d, a, b, p, q, d->what);
         reach(a, p);
         reach(b, q);

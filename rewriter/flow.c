@@ -249,6 +249,9 @@ static bool is_target(const tfr_tree *t, uint32_t node) {
 static void region_names(tfr_builder *b, uint32_t root, uint32_t first_version, bool leaving,
                          const tfr_env *before) {
     const tfr_tree *t = tree_of(b);
+    // By count: no effect need lie between two borders, as where a loop stands first in a try.
+    uint32_t key[3] = {leaving ? TFR_BORDER_LEAVE : TFR_BORDER_ENTER, b->borders++, 0};
+    uint32_t border = tfr_numbers_get(b->flow->numbers, key, 3);
     for (uint32_t n = root, skip = 0; n; n = tfr_tree_walk(t, root, n, skip)) {
         tfr_kind kind = tfr_tree_kind(t, n);
         bool definition = n != root && (kind == TFR_N_FUNCTION || kind == TFR_N_CLASS);
@@ -267,8 +270,7 @@ static void region_names(tfr_builder *b, uint32_t root, uint32_t first_version, 
             b->flow->versions.items[current].target == (leaving ? 1u : 0u))
             continue;
         uint32_t old = env_get(b, before, name);
-        tfr_value value =
-            tfr_build_border_value(b, name, leaving ? TFR_BORDER_LEAVE : TFR_BORDER_ENTER);
+        tfr_value value = tfr_build_border_value(b, name, border);
         uint32_t v = version_new(b, (tfr_version){.name = name,
                                                   .value = value,
                                                   .kind = TFR_VER_REGION,

@@ -46,6 +46,7 @@ typedef struct tfr_builder {
     uint32_t call_ast; // text of the outermost call being seen through; 0: none
     bool walrus;
     uint32_t unique_events, unique_count; // numbers tfr_build_unique
+    uint32_t borders;                     // of regions so far
 } tfr_builder;
 
 // How a suite ends.

@@ -568,26 +568,36 @@ static bool parse_edited(rewriter *r, tfr_tree *tree, tfr_str text, const tfr_ed
     return tfr_check_tokens(&r->tree, tree, all);
 }
 
-// The first changed function whose new graph differs; changed_count: all are the same.
-static uint32_t first_wrong(rewriter *r, const tfr_tree *tree, const char **why) {
+static bool sees_through(const rewriter *r, const struct changed *f, uint32_t function) {
+    for (uint32_t i = 0; i < f->flow->inlines.count; i++)
+        if (f->flow->inlines.items[i].function == function &&
+            f->flow->inlines.items[i].module == &r->module)
+            return true;
+    return false;
+}
+
+// A changed function whose new graph differs; changed_count: all are the same. One that sees
+// through another that differs may be right itself.
+static uint32_t first_wrong(rewriter *r, const tfr_tree *tree, tfr_difference *found) {
     tfr_scope *scope = TFR_NEW(r->arena, tfr_scope);
     tfr_module *module = TFR_NEW(r->arena, tfr_module);
     tfr_scope_build(scope, tree, &r->names, r->arena);
     module_init(r, module, scope);
-    *why = "the file has other functions";
+    *found = (tfr_difference){.what = "the file has other functions"};
     if (scope->functions.count != r->scope.functions.count ||
         scope->classes.count != r->scope.classes.count)
         return r->changed_count - 1;
+    uint32_t wrong = r->changed_count;
     for (uint32_t i = 0; i < r->changed_count; i++) {
-        tfr_flow *flow =
-            tfr_flow_build(module, r->changed[i].function, r->changed[i].flow->numbers);
-        tfr_difference found;
-        if (tfr_check_flows(r->changed[i].flow, flow, &found))
+        const struct changed *f = &r->changed[i];
+        tfr_difference difference;
+        if (tfr_check_flows(f->flow, tfr_flow_build(module, f->function, f->flow->numbers),
+                            &difference))
             continue;
-        *why = found.what;
-        return i;
+        if (wrong == r->changed_count || sees_through(r, &r->changed[wrong], f->function))
+            wrong = i, *found = difference;
     }
-    return r->changed_count;
+    return wrong;
 }
 
 // A changed function whose edits alone tear the text: by halves, so that others stay.
@@ -606,12 +616,25 @@ static uint32_t find_torn(rewriter *r) {
     return first;
 }
 
-// Takes back the last match of a function that the check does not accept.
-static void take_back(rewriter *r, uint32_t index, const char *why) {
+// The match that a difference speaks of: the last one around its place, else inside it; else the
+// last one.
+static uint32_t blamed(const rewriter *r, const struct changed *f, uint32_t ast) {
+    for (uint32_t pass = 0; pass < 2 && ast; pass++)
+        for (uint32_t i = f->count; i-- > 0;)
+            for (uint32_t k = 0; k < f->matches[i].member_count; k++) {
+                uint32_t part = tfr_flow_node(f->flow, f->matches[i].members[k])->ast;
+                if (part && tfr_tree_covers(&r->tree, pass ? ast : part, pass ? part : ast))
+                    return i;
+            }
+    return f->count - 1;
+}
+
+// Takes back a match of a function that the check does not accept.
+static void take_back(rewriter *r, uint32_t index, const tfr_difference *found) {
     struct changed *f = &r->changed[index];
     tfr_str reason =
-        tfr_str_format(r->arena, "the rewritten text could not be proved equal (%s)", why);
-    uint32_t bad = f->count - 1;
+        tfr_str_format(r->arena, "the rewritten text could not be proved equal (%s)", found->what);
+    uint32_t bad = blamed(r, f, found->old_ast);
     const char *text = reason.data;
     do {
         drop_match(r, f, bad, text);
@@ -663,15 +686,15 @@ static void finish_report(rewriter *r) {
 static tfr_str prove(rewriter *r) {
     tfr_edits all = {0};
     while (r->changed_count) {
-        const char *why = "the edited text does not keep the tokens around it";
+        tfr_difference found = {.what = "the edited text does not keep the tokens around it"};
         gather(r, &all, 0, r->changed_count);
         tfr_str text = apply(r, &all);
         tfr_tree *tree = TFR_NEW(r->arena, tfr_tree);
         bool whole = parse_edited(r, tree, text, &all);
-        uint32_t wrong = whole ? first_wrong(r, tree, &why) : find_torn(r);
+        uint32_t wrong = whole ? first_wrong(r, tree, &found) : find_torn(r);
         if (wrong == r->changed_count)
             return text;
-        take_back(r, wrong, why);
+        take_back(r, wrong, &found);
     }
     return r->src->bytes;
 }

@@ -249,7 +249,7 @@ static void compare_function(comparison *c, uint32_t index) {
     tfr_difference d = {0};
     tfr_str difference = TFR_STR("");
     uint32_t p = docstring(&c->old.tree, body), q = docstring(&c->new.tree, other);
-    if (!tfr_str_eq(bytes_of(&c->old, p), bytes_of(&c->new, q)))
+    if (p && !tfr_str_eq(bytes_of(&c->old, p), bytes_of(&c->new, q))) // none: one may come to be
         difference = TFR_STR("the docstring differs");
     else if (old_flow->unfit && new_flow->unfit)
         difference = changed ? other_token(c, x, y) : difference;

@@ -102,6 +102,8 @@ static void wrong_rewrites(void) {
         {"for i in y: x = x * 2\n        return x",
          "for i in y:\n"
          "            if i: x = x * 2\n        return x"},
+        {"try:\n            for i in y: x = x * 2\n        finally: pass\n        return x",
+         "try:\n            for i in y: x = x * 3\n        finally: pass\n        return x"},
         {"if c: z = x\n        if c: return z", "if c: z = y\n        if c: return z"},
         {"z = x\n        while c: z = d\n        return z",
          "z = y\n        while c: z = d\n        return z"},
