@@ -33,10 +33,10 @@ template <int64_t WIDTH, int V, int WEIGHT, int WEIGHTS = 1> struct tfr_norm_sha
         each = held ? (packs + threads - 1) / threads : 1, // packs of a thread
         weight_bytes = WEIGHTS * packs * (int)sizeof(tfr_pack<WEIGHT, V>),
         // Rows of a block at a time: with more of them it asks less often for the weight, which
-        // they share. 512 threads or a few more, 640 at most, so that registers do for two blocks;
-        // 48 KB of shared memory are there on every GPU.
-        some =
-            (511 + threads) / threads <= 640 / threads ? (511 + threads) / threads : 640 / threads,
+        // they share. 512 threads or a few more, 640 at most and 512 with two weights of 16 bits,
+        // so that registers do for two blocks; 48 KB of shared memory are there on every GPU.
+        most = (WEIGHTS > 1 && V > 4 ? 512 : 640) / threads,
+        some = (511 + threads) / threads <= most ? (511 + threads) / threads : most,
         rows = held && threads <= 320 && weight_bytes <= 40 << 10 ? some : 1,
         block = rows * threads,
         // How many of them a multiprocessor holds at least: registers must allow that.

@@ -100,7 +100,7 @@ KERNELS = [
     Kernel("norm of 40000", *NORM, _norm(40000), 80, 128),
     Kernel("add and norm of 2560", *ADD, _add_norm(2560), 52, 10496),
     Kernel("add and norm of 16384", *ADD, _add_norm(16384), 112, 256),
-    Kernel("add and layer norm of 128", *LAYER, _add_layer_norm(128), 48, 1024),
+    Kernel("add and layer norm of 128", *LAYER, _add_layer_norm(128), 56, 1024),
     Kernel("add and layer norm of 2560", *LAYER, _add_layer_norm(2560), 64, 20736),
     Kernel("add and layer norm of 16384", *LAYER, _add_layer_norm(16384), 128, 256),
     Kernel("add and layer norm of 40000", *LAYER, _add_layer_norm(40000), 128, 256),

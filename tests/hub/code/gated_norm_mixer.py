@@ -2,7 +2,6 @@
 # expect: either * NormThenGate.forward
 # expect: either * GateThenNorm.forward
 # expect: fused linears GatedMixer.forward
-# expect: told rms_norm GateThenNorm.forward
 import torch
 import torch.nn.functional as F
 from torch import nn
