@@ -1,5 +1,6 @@
 # gpt-oss: cos and sin have half the width, and the halves are written out.
 # expect: fused rope Attn.forward "via=apply_rotary_pos_emb"
+# expect: fused rope _apply_rotary_emb "half_width"
 import torch
 import torch.nn.functional as F
 from torch import nn
