@@ -354,17 +354,31 @@ static void report(run *r) {
     }
 }
 
+// Finds the files that the arguments name; false: it cannot, and r->status is what to exit with.
+static bool begin(run *r, const tfr_args *args, const tfr_rules *rules, tfr_project *project,
+                  tfr_arena *arena) {
+    *r = (run){.args = args, .options = options_of(args, rules, project), .arena = arena};
+    tfr_error err = {0};
+    tfr_status status = collect_jobs(r, &err);
+    if (status) {
+        r->status = complain(arena, status, &err);
+    }
+    return status == TFR_OK;
+}
+
+static void process_all(run *r) {
+    for (size_t i = 0; i < r->jobs.count; i++) {
+        process(r, &r->jobs.items[i]);
+    }
+}
+
 static int run_rewrite(const tfr_args *args, const tfr_rules *rules, tfr_project *project,
                        tfr_arena *arena) {
-    run r = {.args = args, .options = options_of(args, rules, project), .arena = arena};
-    tfr_error err = {0};
-    tfr_status status = collect_jobs(&r, &err);
-    if (status) {
-        return complain(arena, status, &err);
+    run r;
+    if (!begin(&r, args, rules, project, arena)) {
+        return r.status;
     }
-    for (size_t i = 0; i < r.jobs.count; i++) {
-        process(&r, &r.jobs.items[i]);
-    }
+    process_all(&r);
     report(&r);
     if (args->check && r.changed) {
         worsen(&r, EXIT_CHANGES);
@@ -377,15 +391,11 @@ static int run_rewrite(const tfr_args *args, const tfr_rules *rules, tfr_project
 // Of a folder, or as JSON: the reasons, each with what it costs.
 static int run_why_reasons(const tfr_args *args, const tfr_rules *rules, tfr_project *project,
                            tfr_arena *arena) {
-    run r = {.args = args, .options = options_of(args, rules, project), .arena = arena};
-    tfr_error err = {0};
-    tfr_status status = collect_jobs(&r, &err);
-    if (status) {
-        return complain(arena, status, &err);
+    run r;
+    if (!begin(&r, args, rules, project, arena)) {
+        return r.status;
     }
-    for (size_t i = 0; i < r.jobs.count; i++) {
-        process(&r, &r.jobs.items[i]);
-    }
+    process_all(&r);
     tfr_buf text = {.arena = arena};
     if (args->json) {
         tfr_report_reasons_json(&text, r.reports.items, r.reports.count);
@@ -454,17 +464,16 @@ static tfr_status verify_file(tfr_verified *out, const tfr_args *args, const cha
 
 static int run_symbolic(const tfr_args *args, const tfr_rules *rules, tfr_project *project,
                         tfr_arena *arena) {
-    run r = {.args = args, .options = options_of(args, rules, project), .arena = arena};
-    tfr_error err = {0};
-    tfr_status status = collect_jobs(&r, &err);
-    if (status) {
-        return complain(arena, status, &err);
+    run r;
+    if (!begin(&r, args, rules, project, arena)) {
+        return r.status;
     }
     tfr_verified *files = TFR_NEW_ARRAY(arena, tfr_verified, r.jobs.count);
     for (size_t i = 0; i < r.jobs.count; i++) {
         tfr_error *failure = TFR_NEW(arena, tfr_error);
         tfr_arena *own = tfr_arena_new();
-        status = verify_file(&files[i], args, r.jobs.items[i].path, &r.options, own, failure);
+        tfr_status status =
+            verify_file(&files[i], args, r.jobs.items[i].path, &r.options, own, failure);
         files[i].comparison = tfr_symbolic_copy(&files[i].comparison, arena);
         tfr_arena_free(own);
         if (status) {
