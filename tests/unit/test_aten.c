@@ -10,9 +10,8 @@ static void print_ops(tfr_buf *out, const tfr_kernel_ops *ops) {
     for (uint32_t i = 0; i < ops->ops.count; i++) {
         const tfr_kernel_op *op = &ops->ops.items[i];
         tfr_buf_format(out, "tfr::%s\n", op->schema);
-        CHECK(op->aten);
-        if (!op->aten) {
-            fprintf(stderr, "%s.%s: %s\n", op->op, op->variant, op->no_aten);
+        if (!op->aten) { // docs/CUDA.md says what then happens
+            tfr_buf_format(out, "%s\n\n", op->no_aten);
             continue;
         }
         CHECK_INT(op->aten->result_count, op->output_count);
