@@ -23,7 +23,7 @@ PURE_METHODS = set(
     """
     to float double half bfloat16 type type_as
     pow square mean sum sqrt rsqrt reciprocal mul add sub div neg abs sigmoid tanh relu
-    unsqueeze squeeze transpose permute movedim swapaxes swapdims view reshape flatten unflatten
+    clamp reshape_as unsqueeze squeeze transpose permute movedim swapaxes swapdims view reshape flatten unflatten
     chunk split unbind narrow select index_select stack expand repeat_interleave contiguous clone
     size dim
     """.split()
@@ -163,10 +163,11 @@ def problems(original: bytes, rewritten: bytes, report: dict) -> list[str]:
     found += outside(old_lines, new_lines, pairs)
     found += module_level(old_tree, new_tree, [f.node for p in pairs for f in p])
     methods: dict[str, set[str]] = {}
+    handed = {name for _, b in pairs for name in handed_to_ops(b.node)}
     for a, b in pairs:
         owner = a.path.rpartition(".")[0]
         if owner not in methods:
-            methods[owner] = pure_methods(a, old_functions)
+            methods[owner] = pure_methods(a, old_functions, handed)
         helpers = methods[owner]
         entries = [
             e
@@ -241,11 +242,17 @@ def inside_function(
     """What must survive within a named function."""
     found = []
     a, b = old_lines[old.first - 1 : old.last], new_lines[new.first - 1 : new.last]
-    spans = [(e["line"], e["end_line"]) for e in entries]
+    spans = whole_statements(old.node, [(e["line"], e["end_line"]) for e in entries])
     for tag, i1, i2, _, _ in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         if tag in ("replace", "delete"):
             lost = [n for n in range(old.first + i1, old.first + i2) if a[n - old.first].strip()]
-            strays = [n for n in lost if not any(s <= n <= e for s, e in spans)]
+            # A copy of a name goes where the call gives both names their values; see unset_names.
+            strays = [
+                n
+                for n in lost
+                if not any(s <= n <= e for s, e in spans)
+                and not re.fullmatch(rb"\s*\w+ = \w+\s*", a[n - old.first])
+            ]
             if strays:
                 text = a[strays[0] - old.first].strip()
                 found.append(f"line {strays[0]} is gone, in no fused block: {text!r}")
@@ -256,6 +263,20 @@ def inside_function(
     found += lost_calls(old.node, new.node, helpers)
     found += lost_statements(old.node, new.node, spans)
     found += unset_names(old.node, new.node)
+    return found
+
+
+def whole_statements(function, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The spans, each as wide as the simple statements that it touches."""
+    simple = [
+        (n.lineno, n.end_lineno)
+        for n in nodes(function)
+        if isinstance(n, ast.stmt) and not hasattr(n, "body")
+    ]
+    found = []
+    for first, last in spans:
+        touched = [s for s in simple if s[0] <= last and first <= s[1]] + [(first, last)]
+        found.append((min(s[0] for s in touched), max(s[1] for s in touched)))
     return found
 
 
@@ -304,6 +325,8 @@ def handed_to_ops(node) -> set[str]:
             and ast.unparse(n.func.value) == "tfr"
         ):
             for value in [*n.args, *(k.value for k in n.keywords)]:
+                if isinstance(value, ast.IfExp):  # a module that is called under a condition
+                    handed.update(map(ast.unparse, (value.body, value.orelse)))
                 handed.update(ast.unparse(v) for v in getattr(value, "elts", [value]))
     return handed
 
@@ -314,8 +337,9 @@ def pure(name: str) -> bool:
     return name in PURE_FUNCTIONS or ("." in name and name.rsplit(".", 1)[-1] in PURE_METHODS)
 
 
-def pure_methods(function: Function, all_functions: list[Function]) -> set[str]:
-    """`self.x` for the methods of the same class that do nothing but compute."""
+def pure_methods(function: Function, all_functions: list[Function], handed: set[str]) -> set[str]:
+    """`self.x` for the methods of the same class that do nothing but compute, and call what is
+    handed to ops."""
     owner = function.path.rpartition(".")[0]
     found = set()
     for other in all_functions:
@@ -326,7 +350,7 @@ def pure_methods(function: Function, all_functions: list[Function]) -> set[str]:
         if (
             other.path.rpartition(".")[0] == owner
             and not stores
-            and all(map(pure, called(other.node)))
+            and all(pure(name) or name in handed for name in called(other.node))
         ):
             found.add(f"self.{plain(other.path)[1]}")
     return found

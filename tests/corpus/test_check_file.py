@@ -217,7 +217,7 @@ def test_only_computing_methods_may_be_absorbed():
 
     found = check_file.functions(ast.parse(text), check_file.split_lines(text.encode()))
     forward = next(f for f in found if f.path == "A#0.forward#0")
-    helpers = check_file.pure_methods(forward, found)
+    helpers = check_file.pure_methods(forward, found, set())
     assert "self._norm" in helpers and not {"self._keep", "self._log"} & helpers
     new = ast.parse("def forward(self, x):\n    return x").body[0]
     lost = check_file.lost_calls(forward.node, new, helpers)

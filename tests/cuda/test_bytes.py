@@ -1,5 +1,5 @@
 """What the kernels of norms and activations move at 4096 tokens of 2560: at most 1.05 times what they
-must, in whole sectors, by accesses of 128 bits.
+must (layer norms a little more, having two weights), in whole sectors, by accesses of 128 bits.
 
 Counted by the simulator in NVRTC's PTX, so it holds for what a kernel asks for. What of that caches
 answer, and how fast, is not known here. A norm's weight is asked for once by each block, the only
@@ -12,6 +12,7 @@ import apart
 import pytest
 
 TOKENS, HIDDEN, MOST = 4096, 2560, 1.05
+MOST_OF_TWO = {"add_layer_norm.add_then_norm": 1.07, "add_layer_norm.norm_of_sum": 1.09}
 H100 = 132  # multiprocessors, of an H200 too
 
 
@@ -76,8 +77,9 @@ def test_bytes(counted, dtype, share):
     """
     for c in counted(H100 // share, TOKENS // share, dtype):
         t = c.traffic
-        # A block asks for two weights, and has three arrays to walk over.
-        assert t.ratio <= (1.07 if "norm_of_sum" in c.call else MOST), c.call
+        # A block of a layer norm asks for two weights, and without the sum for less besides.
+        most = MOST_OF_TWO.get(c.call, MOST)
+        assert t.ratio <= most, c.call
         assert t.requested == t.least + (t.blocks - 1) * c.weight, c.call
         assert t.unique == t.least, c.call
         # Of interleaved pairs there are half as many results, in accesses of 64 bits.

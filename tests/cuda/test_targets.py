@@ -60,6 +60,6 @@ def test_target(major, minor, bf16):
     (count, targets), warnings = apart.run(
         held, major, minor, bf16 == "true", TFR_CUDA_TARGET=f"compute_{number}", TFR_JIT="sync"
     )
-    assert count == 3 * 7 and targets == {f"sm_{number}"}
+    assert count == 3 * 8 and targets == {f"sm_{number}"}
     assert len(warnings) == (bf16 == "false")
     assert all("no bfloat16" in text for text in warnings)
