@@ -383,9 +383,14 @@ def check_lines_inside(before: bytes, after: bytes, spans: set[tuple[str, int, i
 
 
 def lines_that_may_go(function: ast.AST, fused: set[int]) -> set[int]:
-    """Other lines of simple statements fused in part, and copies (`residual = hidden`)."""
+    """Other lines of simple statements fused in part, copies (`residual = hidden`), and an `if` all
+    of whose lines are fused or such: nothing reads what it gave."""
     found = set()
     for node in ast.walk(function):
+        if isinstance(node, ast.If) and not node.orelse:
+            body = range(node.body[0].lineno, node.end_lineno + 1)
+            if fused.issuperset(body):
+                found |= set(range(node.lineno, node.body[0].lineno))
         if (
             isinstance(node, ast.stmt)
             and not hasattr(node, "body")

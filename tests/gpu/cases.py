@@ -80,6 +80,15 @@ def norms(dtype: torch.dtype, width: int, pick: random.Random) -> Iterator[Case]
         )
         given = x, residual, weight, pick.choice((bias, None)), 1e-5, width
         yield Case("add_layer_norm", variant, dtype, given)
+    for variant in kernel_variants("gated_rms_norm"):
+        x = _rows(width, dtype, pick)
+        gate, weight = (
+            shapes.values(shape, dtype, pick.randrange(1 << 20)) for shape in (x.shape, (width,))
+        )
+        groups = 8 if width % 8 == 0 else 1
+        act = activations.ACTS.index("SILU")
+        given = shapes.gated_arguments(variant, x, gate, act, weight, groups, pick.randrange(2))
+        yield Case("gated_rms_norm", variant, dtype, given)
 
 
 def products(dtype: torch.dtype, width: int, pick: random.Random) -> Iterator[Case]:
