@@ -56,7 +56,10 @@ def _argument(op: str, variant: str, argument, number: int, cos_width: int):
         if name.endswith("_variant"):
             norms = [variant.name for variant in rules.load()["rms_norm"].variants]
             return norms.index("cast_then_weight")
-        return {"act": 1, "norm_size": WIDTH, "dim": -1 if op == "act_mul" else 1}[name]
+        if name == "dim":
+            return -1 if op == "act_mul" else 1
+        sizes = {"norm_size": WIDTH, "size": WIDTH // 2, "groups": 2}
+        return {"act": 1, "norm_first": 1, **sizes}[name]
     shape: tuple[int, ...] = (BATCH, LENGTH, WIDTH)
     if "weight" in name or name == "norm_bias":
         shape = (WIDTH,)
@@ -81,7 +84,7 @@ def _call(op: str, variant: str) -> Call:
             _argument(op, variant, argument, i, width)
             for i, argument in enumerate(kernel._schema.arguments)
         ]
-        if variant.endswith("_given"):  # with the axis of the heads
+        if "_given" in variant:  # with the axis of the heads
             arguments[-2:] = [t.unsqueeze(1) for t in arguments[-2:]]
         try:
             with torch.no_grad():
