@@ -188,7 +188,7 @@ def value_of(op, variant, parameter, kind, seed):
     if kind == "Param":
         return 1 + 0.3 * torch.randn(width, generator=generator)
     if kind == "Scalar":
-        return {"eps": 1e-3, "epsilon": 1e-3}[parameter]
+        return {"eps": 1e-3, "epsilon": 1e-3, "limit": 1.5, "slope": 1.702}[parameter]
     if kind == "Int":
         return {"size": INNER // 3, "groups": 3, "norm_first": seed % 2}[parameter]
     if kind == "Const":
