@@ -484,12 +484,8 @@ static tfr_name helper_name(const tfr_builder *b, tfr_value via) {
         n = tfr_flow_node(b->flow, tfr_flow_arg(b->flow, via, 0).value);
     if (n->op != TFR_V_GLOBAL && n->op != TFR_V_ATTR)
         return words(b)->via;
-    tfr_str path = text_of(b, n->name); // of an imported one: ".file.helper"
-    size_t at = path.len;
-    while (at && path.data[at - 1] != '.')
-        at--;
-    tfr_str last = {path.data + at, path.len - at};
-    return tfr_names_add(b->flow->module->names, last);
+    // Of an imported one: ".file.helper".
+    return tfr_names_add(b->flow->module->names, tfr_last_part(text_of(b, n->name)));
 }
 
 static tfr_value tfr_op_call(tfr_builder *b, tfr_str op, tfr_arg callee, const call *c) {

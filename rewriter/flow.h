@@ -241,6 +241,14 @@ bool tfr_module_pure(tfr_module *module, uint32_t class_index);
 // Lowers one function. Never fails: what is not understood is opaque, or the function is `unfit`.
 tfr_flow *tfr_flow_build(tfr_module *module, uint32_t function, tfr_numbers *numbers);
 
+// Of a dotted path, what stands behind its last dot.
+static inline tfr_str tfr_last_part(tfr_str path) {
+    size_t at = path.len;
+    while (at && path.data[at - 1] != '.')
+        at--;
+    return (tfr_str){path.data + at, path.len - at};
+}
+
 static inline const tfr_vnode *tfr_flow_node(const tfr_flow *flow, tfr_value value) {
     return &flow->nodes.items[value];
 }

@@ -238,12 +238,10 @@ static tfr_module *open_module(const tfr_module *from, tfr_str dotted, tfr_name 
 const tfr_binding *tfr_module_import(const tfr_module *module, tfr_name path, tfr_module **found) {
     for (int step = 0; step < TFR_MAX_REEXPORTS && module->files && path; step++) {
         tfr_str text = tfr_names_text(module->names, path);
-        size_t dot = text.len;
-        while (dot && text.data[dot - 1] != '.')
-            dot--;
-        if (!dot)
+        tfr_str name = tfr_last_part(text);
+        if (name.len == text.len)
             return NULL;
-        tfr_str from = {text.data, dot - 1}, name = {text.data + dot, text.len - dot};
+        tfr_str from = {text.data, text.len - name.len - 1};
         module = open_module(module, from, path);
         const tfr_binding *b =
             module ? tfr_scope_lookup(module->scope, tfr_names_find(module->names, name)) : NULL;

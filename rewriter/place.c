@@ -227,12 +227,12 @@ static bool is_imported(const tfr_flow *flow, const tfr_inline *in) {
         in->module->scope->functions.items[in->function].name != b->name)
         return false;
     tfr_str path = tfr_names_text(names, b->path), file = tfr_str_from(in->module->path);
-    size_t stem = path.len - callee.len - 1, at = stem; // of ".a.b.callee": "b"
-    while (at && path.data[at - 1] != '.')
-        at--;
-    return path.data[0] == '.' && stem > at && file.len > stem - at + 4 &&
-           file.data[file.len - 4 - (stem - at)] == '/' &&
-           memcmp(file.data + file.len - 3 - (stem - at), path.data + at, stem - at) == 0;
+    if (path.data[0] != '.')
+        return false;
+    path.len -= callee.len + 1; // of ".a.b.callee": ".a.b"
+    tfr_str stem = tfr_last_part(path);
+    return stem.len && file.len > stem.len + 4 && file.data[file.len - 4 - stem.len] == '/' &&
+           memcmp(file.data + file.len - 3 - stem.len, stem.data, stem.len) == 0;
 }
 
 static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {

@@ -383,8 +383,8 @@ def check_lines_inside(before: bytes, after: bytes, spans: set[tuple[str, int, i
 
 
 def lines_that_may_go(function: ast.AST, fused: set[int]) -> set[int]:
-    """Other lines of simple statements fused in part, copies (`residual = hidden`), and an `if` all
-    of whose lines are fused or such: nothing reads what it gave."""
+    """Other lines of simple statements fused in part, copies (`residual = hidden`), and the
+    head of an `if` whose whole body is fused: nothing reads what it gave."""
     found = set()
     for node in ast.walk(function):
         if isinstance(node, ast.If) and not node.orelse:

@@ -22,7 +22,7 @@ GIVEN, ONE, COS_PER_PAIR = "given", "_one", "_width"
 EVEN = {name for name in ROPE if name.startswith(("pairs", "half_width", "regrouped"))}
 NORM_ROPE = [v.name for v in OPS["qk_norm_rope"].variants if v.kernel is not None]
 NORMS = [(i, v) for i, v in enumerate(OPS["rms_norm"].variants) if v.kernel is not None]
-NO_WEIGHT = {"no_weight", "no_weight_pow", "no_weight_in_float32_pow", "no_weight_root_cast"}
+NO_WEIGHT = {v.name for _, v in NORMS if "weight" not in v.parameters}
 DTYPES = list(itertools.product((F32, BF16), repeat=2))  # of x and of cos and sin
 
 # A kernel is compiled for one width and set of dtypes at a time, so most tests have the same ones:

@@ -168,20 +168,25 @@ input_changed_in_between result_changed result_rebound scale_dropped
 mask_missing returns_early dims_are_others""".split()
 
 
-@pytest.mark.parametrize("kind", SEEN)
-def test_wrong_rewrite_is_seen(pairs, kind):
-    """In every family of three that has a place for it."""
+def changed(pairs, change, module):
+    """(family, original, changed, calls by path) of each family of SEEDED that has a place for it."""
     places = 0
     for name in SEEDED:
         old, other, found, text = pairs(name)
-        for data in SEEDS.mutants(SEEDS.WRONG[kind], SEEDS.Text(text.encode()), 1):
+        for data in SEEDS.mutants(change, SEEDS.Text(text.encode()), 1):
             places += 1
-            new = other(data.decode(), f"wrong_{kind}")
-            assert any(
-                not_the_same(old.get_submodule(path), new.get_submodule(path), call)
-                for path, call in found.items()
-            ), f"{kind} in {name}"
+            yield name, old, other(data.decode(), module), found
     assert places, "no place for this kind"
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_wrong_rewrite_is_seen(pairs, kind):
+    """In every family of three that has a place for it."""
+    for name, old, new, calls in changed(pairs, SEEDS.WRONG[kind], f"wrong_{kind}"):
+        assert any(
+            not_the_same(old.get_submodule(path), new.get_submodule(path), call)
+            for path, call in calls.items()
+        ), f"{kind} in {name}"
 
 
 def not_the_same(old, new, call) -> bool:
@@ -195,14 +200,8 @@ def not_the_same(old, new, call) -> bool:
     "kind", ["result_renamed", "returned_by_a_name", "pure_statements_reordered"]
 )
 def test_equal_change_is_equal(pairs, kind):
-    places = 0
-    for name in SEEDED:
-        old, other, found, text = pairs(name)
-        for data in SEEDS.mutants(SEEDS.EQUAL[kind], SEEDS.Text(text.encode()), 1):
-            places += 1
-            new = other(data.decode(), f"equal_{kind}")
-            assert all(
-                same(old.get_submodule(path), new.get_submodule(path), call)
-                for path, call in found.items()
-            ), f"{kind} in {name}"
-    assert places, "no place for this kind"
+    for name, old, new, calls in changed(pairs, SEEDS.EQUAL[kind], f"equal_{kind}"):
+        assert all(
+            same(old.get_submodule(path), new.get_submodule(path), call)
+            for path, call in calls.items()
+        ), f"{kind} in {name}"
