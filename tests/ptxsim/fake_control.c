@@ -89,10 +89,14 @@ fake_object *fake_object_new(int kind, fake_object *context) {
     return object;
 }
 
+bool fake_alive(const fake_object *object, int kind) {
+    return object->live && object->kind == kind;
+}
+
 bool fake_is(const fake_object *handle, int kind) {
     for (const fake_object *o = fake.objects; o; o = o->next) {
         if (o == handle) {
-            return o->live && o->kind == kind;
+            return fake_alive(o, kind);
         }
     }
     return false;

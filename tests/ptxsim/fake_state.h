@@ -94,7 +94,9 @@ CUresult fake_enter(const char *name, bool from_start);
     }
 
 fake_object *fake_object_new(int kind, fake_object *context);
-// Whether handle is a live object of that kind.
+// Of an object known to be one: whether it is not destroyed, and of that kind.
+bool fake_alive(const fake_object *object, int kind);
+// Whether handle is such an object; looks through all of them.
 bool fake_is(const fake_object *handle, int kind);
 // The calling thread's context; its sticky error or INVALID_CONTEXT.
 CUresult fake_current(fake_object **context);

@@ -62,7 +62,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *out) {
 // A capture that the default stream of a context would have to wait for.
 static fake_object *blocking_capture(const fake_object *context) {
     for (fake_object *o = fake.objects; o; o = o->next) {
-        if (fake_is(o, FAKE_STREAM) && o->context == context && o->capture &&
+        if (fake_alive(o, FAKE_STREAM) && o->context == context && o->capture &&
             !(o->flags & CU_STREAM_NON_BLOCKING)) {
             return o;
         }
@@ -73,7 +73,7 @@ static fake_object *blocking_capture(const fake_object *context) {
 CUresult fake_capture_refuses(void) {
     CUresult error = CUDA_SUCCESS;
     for (fake_object *o = fake.objects; o; o = o->next) {
-        bool mine = fake_is(o, FAKE_STREAM) && o->capture &&
+        bool mine = fake_alive(o, FAKE_STREAM) && o->capture &&
                     (o->mode == CAPTURE_MODE_GLOBAL || (o->mode == CAPTURE_MODE_THREAD_LOCAL &&
                                                         pthread_equal(o->thread, pthread_self())));
         if (mine) {
