@@ -1,4 +1,4 @@
-"""What the functions that are in force call: which ops, and which modules in one `linears` call.
+"""What the functions that are in force call: which ops, and with which arguments.
 
 Read from bytecode and source of the functions themselves, so a replaced forward is seen and a
 rewritten file needs no hook. Knows no single op and no model.
@@ -7,6 +7,7 @@ rewritten file needs no hook. Knows no single op and no model.
 from __future__ import annotations
 
 import ast
+import copy
 import dis
 import inspect
 from collections import Counter
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from torch import nn
 
 from tfrewrite import ops, rules
 
@@ -48,9 +51,18 @@ class Member:
         return f"{self.name} is None" if module is None else ""
 
 
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call of an op, as its text says it."""
+
+    op: str
+    owner: str  # the name of the calling function's first parameter: self, in a method
+    args: tuple[ast.expr, ...]
+    keywords: dict[str, ast.expr]
+
+
 Siblings = tuple[tuple[Member, ...], ...]  # per call
-_Read = tuple[CodeType, dict[str, int], Siblings]  # the code, the ops looked for, what was found
-_siblings: WeakKeyDictionary[FunctionType, _Read] = WeakKeyDictionary()
+_calls: WeakKeyDictionary[FunctionType, tuple[CodeType, tuple[Call, ...]]] = WeakKeyDictionary()
 
 
 def functions(value: Any) -> Iterator[FunctionType]:
@@ -82,22 +94,45 @@ def ops_in(value: Any) -> Counter[str]:
     return found
 
 
+def methods(kind: type) -> Iterator[Any]:
+    """What a class's methods are, overridden ones included that are called through super()."""
+    seen: set[str] = set()
+    for base in kind.__mro__:
+        if base in (nn.Module, object):
+            continue
+        for name, value in list(vars(base).items()):
+            if name not in seen and (found := list(functions(value))):
+                yield value
+                if not any("super" in f.__code__.co_names for f in found):
+                    seen.add(name)
+
+
+def calls_in(function: FunctionType) -> tuple[Call, ...]:
+    """The op calls of a method, from its source. Raises OSError where that is not to be had."""
+    aliases, code = _aliases(function), function.__code__
+    if not aliases or not code.co_argcount:
+        return ()
+    read = _calls.get(function)
+    if read is None or read[0] is not code:
+        read = _calls[function] = (code, tuple(_read_calls(function, aliases)))
+    return read[1]
+
+
 def siblings_in(value: Any) -> Siblings:
     """The modules of each call of an op on siblings, `tfr.linears(x, self.a, self.b)`.
 
     Raises OSError where the source of a function with such a call is not to be had.
     """
     found: list[tuple[Member, ...]] = []
+    known = _sibling_ops()
     for function in functions(value):
-        aliases = _aliases(function)
-        known = _sibling_ops() if aliases else {}
         if not known.keys() & _names(function.__code__):
             continue
-        read = _siblings.get(function)
-        if read is None or read[0] is not function.__code__ or read[1] != known:
-            calls = _read_siblings(function, aliases, known)
-            read = _siblings[function] = (function.__code__, known, tuple(calls))
-        found += read[2]
+        for call in calls_in(function):
+            if call.op in known:
+                modules = [_member(a, call.owner) for a in call.args[known[call.op] :]]
+                if len(modules) > 1 and None not in modules:
+                    found.append(tuple(filter(None, modules)))
     return tuple(dict.fromkeys(found))
 
 
@@ -138,12 +173,8 @@ def _op_names(code: CodeType, aliases: set[str]) -> Iterator[str]:
             last = instruction.argval if instruction.opname == "LOAD_GLOBAL" else None
 
 
-def _read_siblings(
-    function: FunctionType, aliases: set[str], known: dict[str, int]
-) -> Iterator[tuple[Member, ...]]:
+def _read_calls(function: FunctionType, aliases: set[str]) -> Iterator[Call]:
     code = function.__code__
-    if not code.co_argcount:
-        return
     source = inspect.getsource(code)
     try:
         tree = ast.parse(f"if 1:\n{source}" if source[:1].isspace() else source)
@@ -155,15 +186,13 @@ def _read_siblings(
             and isinstance(node.func, ast.Attribute)
             and isinstance(node.func.value, ast.Name)
             and node.func.value.id in aliases
-            and node.func.attr in known
         ):
-            modules = [_member(a, code.co_varnames[0]) for a in node.args[known[node.func.attr] :]]
-            if len(modules) > 1 and None not in modules:
-                yield tuple(filter(None, modules))
+            keywords = {k.arg: k.value for k in node.keywords if k.arg}
+            yield Call(node.func.attr, code.co_varnames[0], tuple(node.args), keywords)
 
 
 def _member(node: ast.expr, owner: str) -> Member | None:
-    tests = []
+    tests, node = [], copy.deepcopy(node)
     while isinstance(node, ast.IfExp):
         when = not (isinstance(node.body, ast.Constant) and node.body.value is None)
         names = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]

@@ -20,7 +20,7 @@ from weakref import WeakSet
 import torch
 from torch import nn
 
-from tfrewrite import hook, in_force, measure
+from tfrewrite import hook, in_force, measure, per_instance
 
 PACKED, ALREADY, APART, REFUSED = "packed", "already packed", "not packed", "refused"
 ALONE = "alone"  # of the call's modules this instance has one, or none
@@ -50,6 +50,7 @@ class Packing:
 
     model: str
     groups: list[Group] = field(default_factory=list)
+    decisions: list[per_instance.Decision] = field(default_factory=list)  # what other ops will run
     unread: list[str] = field(default_factory=list)  # methods whose source is not to be had
 
     def of(self, state: str) -> list[Group]:
@@ -99,6 +100,7 @@ class Packing:
             yield f"  {kind} x{rows[row]}: {members}: {state}{why}"
         if len(rows) > _ROWS:
             yield f"  and {len(rows) - _ROWS} more kinds of groups"
+        yield from per_instance.lines(self.decisions)
         for what in self.unread:
             yield f"  not looked at: {what}"
 
@@ -167,13 +169,15 @@ def _check_no_capture(what: str) -> None:
 # ------------------------------------------------------------------ finding groups
 def _survey(model: nn.Module, pack: bool) -> Packing:
     made = Packing(type(model).__name__)
-    kinds: dict[type, in_force.Siblings] = {}
+    kinds: dict[type, tuple[in_force.Siblings, list[Any]]] = {}
     found: list[tuple[Group, nn.Module]] = []
     for path, module in model.named_modules():
         kind = type(module)
         if kind not in kinds:
-            kinds[kind] = _groups_of(kind, made.unread)
-        for members in kinds[kind]:
+            kinds[kind] = _calls_of(kind, made.unread)
+        groups, calls = kinds[kind]
+        made.decisions += per_instance.survey(path, module, calls)
+        for members in groups:
             missing = [m.missing_in(module) for m in members]
             names = tuple(m.name for m, why in zip(members, missing) if not why)
             group = Group(path, kind.__name__, names, tuple(filter(None, missing)))
@@ -187,33 +191,24 @@ def _survey(model: nn.Module, pack: bool) -> Packing:
     return made
 
 
-def _groups_of(kind: type, unread: list[str]) -> in_force.Siblings:
+def _calls_of(kind: type, unread: list[str]) -> tuple[in_force.Siblings, list[Any]]:
+    """What a class's methods call: the modules of each `linears`, and every op by its function."""
     groups: list[tuple[in_force.Member, ...]] = []
-    for function in _methods(kind):
+    calls: list[Any] = []
+    for method in in_force.methods(kind):
         try:
-            groups += in_force.siblings_in(function)
+            groups += in_force.siblings_in(method)
+            for function in in_force.functions(method):
+                calls += [(function, call) for call in in_force.calls_in(function)]
         except (OSError, TypeError) as error:
-            name = getattr(function, "__qualname__", kind.__qualname__)
+            name = getattr(method, "__qualname__", kind.__qualname__)
             unread.append(f"{name}: {error}")
-    return tuple(dict.fromkeys(groups))
-
-
-def _methods(kind: type) -> Iterator[Any]:
-    """What a class's methods are, overridden ones included that are called through super()."""
-    seen: set[str] = set()
-    for base in kind.__mro__:
-        if base in (nn.Module, object):
-            continue
-        for name, value in list(vars(base).items()):
-            if name not in seen and (functions := list(in_force.functions(value))):
-                yield value
-                if not any("super" in f.__code__.co_names for f in functions):
-                    seen.add(name)
+    return tuple(dict.fromkeys(groups)), calls
 
 
 def _calls_ops(model: nn.Module) -> bool:
     kinds = {type(m) for m in model.modules()}
-    return any(in_force.ops_in(function) for kind in kinds for function in _methods(kind))
+    return any(in_force.ops_in(function) for kind in kinds for function in in_force.methods(kind))
 
 
 # ------------------------------------------------------------------ one group
@@ -300,15 +295,8 @@ def _why_not_linear(linear: Any) -> str:
         return "is None"
     if kind is not nn.Linear:
         return f"is a {kind.__module__}.{kind.__qualname__}"
-    if hasattr(linear, "_hf_hook"):
-        return "has an accelerate hook"
-    if "forward" in vars(linear):
-        return "has a forward of its own"
-    for attribute, what in in_force.HOOKS.items():
-        if getattr(linear, attribute, None):
-            return f"has {what}"
-    if linear._compiled_call_impl is not None:
-        return "is compiled by itself"
+    if why := per_instance.why_called(linear):
+        return why
     if linear._modules:
         return f"has submodules: {', '.join(linear._modules)}"
     if set(linear._parameters) != {"weight", "bias"}:
