@@ -3,8 +3,7 @@
 # expect: fused act_mul MLP.forward
 # expect: fused linears MLP.forward
 # expect: fused add_rms_norm Layer.forward
-# expect: either linears Attention.forward
-# expect: either qkv* Attention.forward
+# expect: not-fused linears Attention.forward
 import math
 
 import torch

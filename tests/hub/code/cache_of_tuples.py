@@ -3,7 +3,7 @@
 # expect: fused rms_norm HeadNorm.forward
 # expect: fused linears CAttention.forward
 # expect: fused rope CAttention.forward
-# expect: told qk_norm_rope CAttention.forward
+# expect: refused qk_norm_rope CAttention.forward "helper function"
 import torch
 from torch import nn
 

@@ -2,9 +2,10 @@
 # norm with the product in a method, a cache written by slices.
 # expect: fused rms_norm RefNorm.forward
 # expect: fused add_rms_norm RefBlock.forward
-# expect: told rope apply_rotary_emb
-# expect: not-fused linears RefAttention.forward
-# expect: told act_mul FeedForward.forward
+# expect: refused rope apply_rotary_emb "complex numbers"
+# expect: refused linears RefAttention.forward "exactly nn.Linear"
+# expect: refused act_mul FeedForward.forward "proved equal"
+# expect: refused linears FeedForward.forward "exactly nn.Linear"
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,6 +1,6 @@
 # A mixer that ends in a gated norm, in both orders: the gate before the norm and behind it.
-# expect: either * NormThenGate.forward
-# expect: either * GateThenNorm.forward
+# expect: fused gated_rms_norm NormThenGate.forward
+# expect: fused gated_rms_norm GateThenNorm.forward
 # expect: fused linears GatedMixer.forward
 import torch
 import torch.nn.functional as F

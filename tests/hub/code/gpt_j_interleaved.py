@@ -1,7 +1,7 @@
 # GPT-J, CodeGen: interleaved rotation of the first dimensions, sin and cos repeated by duplicate,
 # parallel attention and MLP; a mask and -1e9.
-# expect: either act_mul *
-# expect: told rope apply_rotary_pos_emb
+# expect: not-fused act_mul
+# expect: fused rope apply_rotary_pos_emb
 import torch
 from torch import nn
 

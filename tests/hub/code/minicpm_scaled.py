@@ -4,8 +4,8 @@
 # expect: fused act_mul MMLP.forward
 # expect: fused linears MMLP.forward
 # expect: fused linears MAttention.forward
-# expect: told rms_norm rms_layernorm
-# expect: told rms_norm MRMSNorm.forward
+# expect: refused rms_norm rms_layernorm "needs|nearest reference computes"
+# expect: not-fused rms_norm MRMSNorm.forward
 # expect: not-fused rope MAttention.forward
 import math
 

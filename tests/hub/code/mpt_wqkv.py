@@ -1,8 +1,8 @@
 # MPT: packed Wqkv by chunk, clipped, layer norms without bias, ALiBi, GELU by name.
-# expect: either act_mul *
+# expect: not-fused act_mul
 # expect: not-fused linears
 # expect: not-fused rope
-# expect: either add_* MPTBlock.forward
+# expect: not-fused add_layer_norm MPTBlock.forward
 import math
 
 import torch

@@ -2,7 +2,7 @@
 # of the head.
 # expect: fused linears NAttention.forward
 # expect: fused rope NAttention.forward
-# expect: either act_mul *
+# expect: not-fused act_mul
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -2,7 +2,7 @@
 # configuration.
 # expect: fused rope XAttention.forward
 # expect: fused add_layer_norm XLayer.forward
-# expect: either act_mul *
+# expect: not-fused act_mul
 import torch
 from torch import nn
 

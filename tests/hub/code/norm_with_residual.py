@@ -1,6 +1,6 @@
 # Norms that already add the residual: norm(x, residual) gives both.
 # expect: fused act_mul FusedLayer.forward
-# expect: told rms_norm FusedNorm.forward
+# expect: refused rms_norm FusedNorm.forward "(same|one) value"
 import torch
 from torch import nn
 

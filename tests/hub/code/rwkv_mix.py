@@ -1,9 +1,8 @@
 # RWKV: token shift, a recurrence over time, squared ReLU and a receptance gate.
 # expect: fused act_mul ChannelMix.forward
 # expect: fused add_layer_norm RwkvBlock.forward
-# expect: either act_mul *
 # expect: not-fused linears
-# expect: told act_mul TimeMix.forward
+# expect: refused act_mul TimeMix.forward "between its parts"
 import torch
 from torch import nn
 

@@ -1,6 +1,6 @@
 # StarCoder: c_attn split into queries and one key|value head, learned positions, GELU by tanh.
 # expect: fused add_layer_norm BigBlock.forward
-# expect: either act_mul *
+# expect: not-fused act_mul
 # expect: not-fused linears
 # expect: not-fused rope
 import torch
