@@ -63,12 +63,19 @@ static bool is_guarded(const tfr_flow *f, const tfr_vnode *n) {
            tfr_flow_asks_for(f, n->block, f->args.items[n->first_arg].value);
 }
 
+// A sum may be made later, under more conditions: see check_sums.
+static bool is_sum(const graph *g, tfr_value v) {
+    const tfr_vnode *n = tfr_flow_node(g->flow, v);
+    return n->op == TFR_V_ATEN && n->name == g->flow->module->words->add && !timeless(n);
+}
+
 static uint32_t exact_number(const graph *g, tfr_value v, uint32_t epoch, tfr_numbers *numbers) {
     const tfr_vnode *n = tfr_flow_node(g->flow, v);
     const tfr_words *w = g->flow->module->words;
     bool when = !timeless(n);
     uint32_t block = is_guarded(g->flow, n) ? g->flow->blocks.items[n->block].parent : n->block;
-    uint32_t key[20] = {n->number, when ? epoch : 0, when ? g->flow->blocks.items[block].key : 0};
+    bool where = when && !is_sum(g, v);
+    uint32_t key[20] = {n->number, when ? epoch : 0, where ? g->flow->blocks.items[block].key : 0};
     uint32_t count = 3;
     if (g->version[v]) { // what flows into a one-sided branch's end; into a region's: check_border
         const tfr_version *border = &g->flow->versions.items[g->version[v]];
@@ -305,6 +312,35 @@ static bool check_calls(const graph *a, const graph *b, const tfr_numbers *numbe
     return false;
 }
 
+static bool holds(const tfr_flow *f, uint32_t block, uint32_t key) {
+    while (block && f->blocks.items[block].key != key)
+        block = f->blocks.items[block].parent;
+    return block != 0;
+}
+
+// Every sum of `b` is made where `a` makes it too, or in a branch of that.
+static bool check_sums(const graph *a, const graph *b, const tfr_numbers *numbers,
+                       tfr_difference *d) {
+    uint32_t *last = TFR_NEW_ARRAY(numbers->arena, uint32_t, numbers->count + 1);
+    uint32_t *before = TFR_NEW_ARRAY(numbers->arena, uint32_t, a->flow->nodes.count);
+    for (tfr_value x = 1; x < a->flow->nodes.count; x++)
+        if (is_sum(a, x))
+            before[x] = last[a->exact[x]], last[a->exact[x]] = x;
+    for (tfr_value y = 1; y < b->flow->nodes.count; y++) {
+        tfr_value x = is_sum(b, y) && b->reached[y] ? last[b->exact[y]] : 0;
+        const tfr_vnode *n = tfr_flow_node(b->flow, y);
+        bool made = !x;
+        for (; x && !made; x = before[x])
+            made = holds(b->flow, n->block,
+                         a->flow->blocks.items[tfr_flow_node(a->flow, x)->block].key);
+        if (made)
+            continue;
+        *d = (tfr_difference){.what = "a sum is made under fewer conditions", .new_ast = n->ast};
+        return false;
+    }
+    return true;
+}
+
 static uint32_t count_helper(const tfr_flow *f, tfr_name name, bool *loose) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < f->inlines.count; i++) {
@@ -345,5 +381,6 @@ bool tfr_check_flows(const tfr_flow *old_flow, const tfr_flow *new_flow, tfr_dif
     tfr_numbers_init(numbers, new_flow->module->arena);
     graph *a = graph_new(old_flow, numbers), *b = graph_new(new_flow, numbers);
     return check_events(a, b, d) && check_captured(a, b, d) && check_borders(a, b, d) &&
-           check_calls(a, b, numbers, d) && check_helpers(old_flow, new_flow, d);
+           check_calls(a, b, numbers, d) && check_sums(a, b, numbers, d) &&
+           check_helpers(old_flow, new_flow, d);
 }

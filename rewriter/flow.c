@@ -169,34 +169,25 @@ void tfr_build_maybe_bound(tfr_builder *b, uint32_t first, tfr_value condition) 
 // ---- joins and regions ----------------------------------------------------------------------
 
 static void join_name(tfr_builder *b, tfr_value condition, tfr_env *into, tfr_name name,
-                      uint32_t left, uint32_t right) {
-    tfr_value value;
-    tfr_version *versions = b->flow->versions.items;
-    if (left && right &&
-        tfr_flow_same_object(b->flow, versions[left].value, versions[right].value)) {
-        value = versions[left].value;
-    } else if (left && right) {
-        tfr_arg args[3] = {{condition, 0}, {versions[left].value, 0}, {versions[right].value, 0}};
-        uint8_t type = tfr_flow_node(b->flow, args[1].value)->type;
-        bool same = type == tfr_flow_node(b->flow, args[2].value)->type;
-        value = tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0);
-        b->flow->nodes.items[value].type = same ? type : TFR_T_UNKNOWN;
-    } else {
-        value = tfr_build_border_value(b, name, tfr_flow_node(b->flow, condition)->number);
-    }
+                      uint32_t left, uint32_t right, tfr_ways ways) {
+    const tfr_version *versions = b->flow->versions.items;
+    tfr_value value =
+        left && right
+            ? tfr_build_join(b, condition, versions[left].value, versions[right].value, ways)
+            : tfr_build_border_value(b, name, tfr_flow_node(b->flow, condition)->number);
     uint32_t v = version_new(
         b,
         (tfr_version){.name = name, .value = value, .kind = TFR_VER_PHI, .merges = {left, right}});
     env_set(b, into, v);
 }
 
-static tfr_env join(tfr_builder *b, tfr_value condition, const tfr_env *left,
-                    const tfr_env *right) {
+static tfr_env join(tfr_builder *b, tfr_value condition, const tfr_env *left, const tfr_env *right,
+                    tfr_ways ways) {
     tfr_env result = env_copy(b, left);
     for (uint32_t i = 0; i < left->count || i < right->count; i++) {
         uint32_t x = env_at(left, i), y = env_at(right, i);
         if (x != y)
-            join_name(b, condition, &result, b->frame->locals.names[i], x, y);
+            join_name(b, condition, &result, b->frame->locals.names[i], x, y, ways);
     }
     return result;
 }
@@ -461,8 +452,10 @@ static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, in
     tfr_value condition = tfr_build_expr(b, test);
     tfr_env before = env_copy(b, &b->frame->env);
     uint32_t block = tfr_build_branch(b, b->block, condition, test, TFR_WAY_TRUE);
+    tfr_ways ways = {.start = b->seq};
     tfr_suite_end yes = build_body(b, tfr_tree_field(t, clause, TFR_F_CONSEQUENCE), block);
     tfr_env yes_env = b->frame->env;
+    ways.middle = b->seq;
     b->frame->env = before;
     uint32_t was = b->block;
     b->block = tfr_build_branch(b, was, condition, test, TFR_WAY_FALSE);
@@ -470,7 +463,7 @@ static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, in
     tfr_suite_end no = build_alternative(b, node, next, depth);
     b->block = was;
     if (yes.falls && no.falls)
-        b->frame->env = join(b, condition, &yes_env, &b->frame->env);
+        b->frame->env = join(b, condition, &yes_env, &b->frame->env, ways);
     else if (yes.falls)
         b->frame->env = yes_env;
     tfr_suite_end end = {.falls = yes.falls || no.falls, .exits = yes.exits || no.exits};

@@ -95,6 +95,12 @@ tfr_value tfr_build_expr(tfr_builder *b, uint32_t ast);
 tfr_value tfr_build_node(tfr_builder *b, tfr_op op, tfr_name name, const tfr_arg *args,
                          uint32_t count, uint32_t ast);
 tfr_value tfr_build_const(tfr_builder *b, tfr_name name, tfr_type type, uint32_t ast);
+typedef struct tfr_ways {
+    uint32_t start, middle; // seq where a branch's ways begin, and where the second one does
+} tfr_ways;
+// What is `yes` or `no` where the ways of a branch join, which is now.
+tfr_value tfr_build_join(tfr_builder *b, tfr_value condition, tfr_value yes, tfr_value no,
+                         tfr_ways ways);
 tfr_value tfr_build_unique(tfr_builder *b, tfr_name name, const tfr_arg *args, uint32_t count,
                            uint32_t ast); // opaque, equal to nothing else
 // What a name holds where a loop, try, with, match or one-sided branch begins or ends.

@@ -305,6 +305,50 @@ static tfr_value chosen(tfr_builder *b, tfr_value value) {
     return value;
 }
 
+// Whether no effect comes between a value and the end of one way of a branch, which lies from
+// `first` to `end`. Both ways begin behind `start`; the value may come from before it.
+static bool lasts(const tfr_builder *b, tfr_value value, uint32_t start, uint32_t first,
+                  uint32_t end) {
+    uint32_t seq = tfr_flow_node(b->flow, value)->seq;
+    if (seq >= first)
+        return !tfr_flow_event_between(b->flow, seq, end);
+    return !tfr_flow_event_between(b->flow, seq, start) &&
+           !tfr_flow_event_between(b->flow, first - 1, end);
+}
+
+static bool is_sum(const tfr_builder *b, tfr_value value) {
+    const tfr_vnode *n = tfr_flow_node(b->flow, value);
+    return n->op == TFR_V_ATEN && n->name == words(b)->add && n->arg_count == 2 &&
+           n->type != TFR_T_NUMBER;
+}
+
+static tfr_value either(tfr_builder *b, tfr_value condition, tfr_value yes, tfr_value no) {
+    if (tfr_flow_same_object(b->flow, yes, no))
+        return yes;
+    tfr_arg args[3] = {{condition, 0}, {yes, 0}, {no, 0}};
+    uint8_t type = tfr_flow_node(b->flow, yes)->type;
+    bool same = type == tfr_flow_node(b->flow, no)->type;
+    return typed(b, tfr_build_node(b, TFR_V_PHI, 0, args, 3, 0),
+                 same ? (tfr_type)type : TFR_T_UNKNOWN);
+}
+
+// Two sums join as the sum of what their operands join as, if it may be made here as well.
+tfr_value tfr_build_join(tfr_builder *b, tfr_value condition, tfr_value yes, tfr_value no,
+                         tfr_ways ways) {
+    if (tfr_flow_same_object(b->flow, yes, no) || !is_sum(b, yes) || !is_sum(b, no) ||
+        !lasts(b, yes, ways.start, ways.start, ways.middle) ||
+        !lasts(b, no, ways.start, ways.middle, b->seq))
+        return either(b, condition, yes, no);
+    tfr_arg args[2] = {{0, 0}, {0, 0}};
+    for (uint32_t i = 0; i < 2; i++)
+        args[i].value = either(b, condition, tfr_flow_arg(b->flow, yes, i).value,
+                               tfr_flow_arg(b->flow, no, i).value);
+    uint8_t type = tfr_flow_node(b->flow, yes)->type;
+    bool same = type == tfr_flow_node(b->flow, no)->type;
+    return typed(b, tfr_build_node(b, TFR_V_ATEN, words(b)->add, args, 2, 0),
+                 same ? (tfr_type)type : TFR_T_UNKNOWN);
+}
+
 static tfr_value build_identifier(tfr_builder *b, uint32_t ast, uint32_t *outer_ast) {
     tfr_name name = intern(b, ast);
     uint32_t version = tfr_build_lookup(b, name);

@@ -1,6 +1,6 @@
 // Where a match may stand: its results' expressions, the helper it was seen through, and whether
 // everything it takes in happens at one point of the program.
-#include "rewriter/emit.h"
+#include "rewriter/sink.h"
 
 static const tfr_tree *tree_of(const tfr_flow *flow) { return flow->module->scope->tree; }
 
@@ -394,6 +394,12 @@ void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match
                          : tfr_flow_node(flow, match->roots[0])->ast;
     if (flow->unfit)
         refuse(out, cause, flow->unfit);
+    for (uint32_t i = 0; i < match->member_count; i++)
+        if (tfr_sink_is_joined(flow, match->members[i]))
+            refuse(out, cause,
+                   "branch: the sum is made before a branch and in it, or in both; to be made "
+                   "behind it, it has to be one statement `x = a + b` of the same names on both "
+                   "ways, and no other code may read it there");
     find_homes(out, flow, match);
     if (out->home[0])
         check_helpers(out, flow, match);

@@ -7,6 +7,7 @@
 #include "rewriter/check.h"
 #include "rewriter/imports.h"
 #include "rewriter/rules.h"
+#include "rewriter/sink.h"
 
 typedef struct span {
     uint32_t start, end;
@@ -38,6 +39,12 @@ typedef struct rewriter {
         tfr_edits edits;
     } * changed;
     uint32_t changed_count, changed_cap;
+    TFR_LIST(struct sum {
+        uint32_t function;
+        tfr_value value;
+        tfr_edits edits;
+    })
+    sums; // that a match needs made behind the branch that joins them
 } rewriter;
 
 // ---- report ---------------------------------------------------------------------------------
@@ -191,6 +198,18 @@ static void narrow(chooser *c, tfr_match *m, tfr_place *place) {
     }
 }
 
+static void note_sums(rewriter *r, tfr_flow *flow, const tfr_match *m) {
+    for (uint32_t i = 0; i < m->member_count; i++) {
+        bool known = !tfr_sink_is_joined(flow, m->members[i]);
+        for (uint32_t k = 0; k < r->sums.count; k++)
+            known |= r->sums.items[k].function == flow->function &&
+                     r->sums.items[k].value == m->members[i];
+        struct sum s = {flow->function, m->members[i], {0}};
+        if (!known && tfr_sink_sum(&s.edits, flow, s.value, r->arena))
+            *TFR_PUSH(r->arena, &r->sums) = s;
+    }
+}
+
 // True when the match was taken.
 static bool consider(chooser *c, const tfr_match *m) {
     tfr_place place;
@@ -203,6 +222,7 @@ static bool consider(chooser *c, const tfr_match *m) {
         if (is_off(c->r, place.home[i]))
             return false;
     if (place.reason) {
+        note_sums(c->r, c->flow, m);
         *TFR_PUSH(c->r->arena, &c->no_place) = (struct no_place){*m, place};
         return false;
     }
@@ -699,11 +719,11 @@ static tfr_str prove(rewriter *r) {
     return r->src->bytes;
 }
 
-tfr_status tfr_rewrite(tfr_result *out, const tfr_source *src, const tfr_options *options,
-                       tfr_arena *arena, tfr_error *err) {
-    rewriter *r = TFR_NEW(arena, rewriter);
-    r->src = src, r->options = options, r->arena = arena, r->report = &out->report;
-    *out = (tfr_result){.text = src->bytes, .report = {.path = src->path}};
+// Parses a file and chooses what to fuse in it.
+static tfr_status rewriter_new(rewriter **out, const tfr_source *src, const tfr_options *options,
+                               tfr_report *report, tfr_arena *arena, tfr_error *err) {
+    rewriter *r = *out = TFR_NEW(arena, rewriter);
+    r->src = src, r->options = options, r->arena = arena, r->report = report;
     tfr_status status = tfr_tree_parse(&r->tree, src, arena, err);
     if (status != TFR_OK)
         return status;
@@ -721,8 +741,118 @@ tfr_status tfr_rewrite(tfr_result *out, const tfr_source *src, const tfr_options
         for (uint32_t f = 0; f < r->scope.functions.count; f++)
             if ((r->scope.functions.items[f].class_index == TFR_NO_CLASS) == (pass == 1))
                 rewrite_function(r, f);
-    out->text = prove(r);
+    return TFR_OK;
+}
+
+// ---- moved sums -----------------------------------------------------------------------------
+
+static void gather_sums(rewriter *r, tfr_edits *all) {
+    for (uint32_t i = 0; i < r->sums.count; i++)
+        for (uint32_t k = 0; k < r->sums.items[i].edits.count; k++)
+            *TFR_PUSH(r->arena, all) = r->sums.items[i].edits.items[k];
+    if (all->count)
+        qsort(all->items, all->count, sizeof *all->items, by_start);
+}
+
+// Whether the functions with moved sums compute what they did; those that do not move none.
+static bool moves_well(rewriter *r, const tfr_tree *tree) {
+    tfr_scope *scope = TFR_NEW(r->arena, tfr_scope);
+    tfr_module *module = TFR_NEW(r->arena, tfr_module);
+    tfr_scope_build(scope, tree, &r->names, r->arena);
+    module_init(r, module, scope);
+    uint32_t kept = 0, count = r->sums.count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct sum s = r->sums.items[i];
+        tfr_flow *flow = tfr_module_flow(&r->module, s.function);
+        tfr_difference d;
+        if (tfr_check_flows(flow, tfr_flow_build(module, s.function, flow->numbers), &d))
+            r->sums.items[kept++] = s;
+    }
+    r->sums.count = kept;
+    return kept == count;
+}
+
+// Whether a fused call takes in what lies at [start, end).
+static bool is_fused(const rewriter *r, uint32_t start, uint32_t end) {
+    for (uint32_t i = 0; i < r->changed_count; i++)
+        for (uint32_t m = 0; m < r->changed[i].count; m++)
+            for (uint32_t k = 0; k < r->changed[i].matches[m].member_count; k++) {
+                tfr_value member = r->changed[i].matches[m].members[k];
+                const tfr_node *n = &r->tree.nodes[tfr_flow_node(r->changed[i].flow, member)->ast];
+                if (n->start >= start && n->end <= end && n->end)
+                    return true;
+            }
+    return false;
+}
+
+// Keeps the sums that `moved`, made from the edited text, fuses behind their branch.
+static bool all_fused(rewriter *r, const rewriter *moved, const tfr_edits *all) {
+    uint32_t kept = 0, count = r->sums.count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct sum s = r->sums.items[i];
+        const tfr_edit *behind = &s.edits.items[s.edits.count - 1];
+        int64_t at = behind->start;
+        for (uint32_t a = 0; a < all->count && by_start(&all->items[a], behind) < 0; a++)
+            at += (int64_t)all->items[a].text.len - all->items[a].end + all->items[a].start;
+        if (is_fused(moved, (uint32_t)at, (uint32_t)at + (uint32_t)behind->text.len))
+            r->sums.items[kept++] = s;
+    }
+    r->sums.count = kept;
+    return kept == count;
+}
+
+static void move_lines_back(const rewriter *r, tfr_report *report, const tfr_edits *all) {
+    for (size_t i = 0; i < report->fused.count; i++) {
+        tfr_fused *f = &report->fused.items[i];
+        f->line = tfr_sink_line(r->src, all, f->line);
+        f->end_line = tfr_sink_line(r->src, all, f->end_line);
+    }
+    for (size_t i = 0; i < report->refused.count; i++) {
+        tfr_refused *f = &report->refused.items[i];
+        f->line = tfr_sink_line(r->src, all, f->line);
+        f->block_line = tfr_sink_line(r->src, all, f->block_line);
+        f->block_end_line = tfr_sink_line(r->src, all, f->block_end_line);
+    }
+}
+
+// The file with sums moved, proved and rewritten in its turn. False: no sum is worth it.
+static bool rewrite_moved(rewriter *r, tfr_result *out) {
+    while (r->sums.count) {
+        tfr_edits all = {0};
+        gather_sums(r, &all);
+        tfr_str text = apply(r, &all);
+        tfr_tree *tree = TFR_NEW(r->arena, tfr_tree);
+        if (!parse_edited(r, tree, text, &all))
+            return false;
+        if (!moves_well(r, tree))
+            continue;
+        rewriter *moved;
+        tfr_report report = {.path = r->src->path};
+        if (rewriter_new(&moved, tree->src, r->options, &report, r->arena, NULL) != TFR_OK)
+            return false;
+        out->text = prove(moved);
+        tfr_tree_free(&moved->tree);
+        if (!all_fused(r, moved, &all))
+            continue;
+        finish_report(moved);
+        move_lines_back(r, &report, &all);
+        out->report = report;
+        return true;
+    }
+    return false;
+}
+
+tfr_status tfr_rewrite(tfr_result *out, const tfr_source *src, const tfr_options *options,
+                       tfr_arena *arena, tfr_error *err) {
+    *out = (tfr_result){.text = src->bytes, .report = {.path = src->path}};
+    rewriter *r;
+    tfr_status status = rewriter_new(&r, src, options, &out->report, arena, err);
+    if (status != TFR_OK)
+        return status;
+    if (!rewrite_moved(r, out)) {
+        out->text = prove(r);
+        finish_report(r);
+    }
     tfr_tree_free(&r->tree);
-    finish_report(r);
     return TFR_OK;
 }

@@ -383,9 +383,11 @@ def check_lines_inside(before: bytes, after: bytes, spans: set[tuple[str, int, i
 
 
 def lines_that_may_go(function: ast.AST, fused: set[int]) -> set[int]:
-    """Other lines of simple statements fused in part, copies (`residual = hidden`), and the
-    head of an `if` whose whole body is fused: nothing reads what it gave."""
+    """Other lines of simple statements fused in part, copies (`residual = hidden`), the head of
+    an `if` whose whole body is fused: nothing reads what it gave; and a sum of two names that
+    stands there twice, which may be made once, behind the branch that joins both."""
     found = set()
+    sums = Counter(ast.dump(node) for node in ast.walk(function) if is_sum(node))
     for node in ast.walk(function):
         if isinstance(node, ast.If) and not node.orelse:
             body = range(node.body[0].lineno, node.end_lineno + 1)
@@ -398,9 +400,16 @@ def lines_that_may_go(function: ast.AST, fused: set[int]) -> set[int]:
         ):
             lines = set(range(node.lineno, node.end_lineno + 1))
             copy = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
-            if copy or lines & fused:
+            if copy or lines & fused or sums[ast.dump(node)] > 1:
                 found |= lines
     return found
+
+
+def is_sum(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp)):
+        return False
+    parts = node.value.left, node.value.op, node.value.right
+    return all(isinstance(p, kind) for p, kind in zip(parts, (ast.Name, ast.Add, ast.Name)))
 
 
 def decode(data: bytes) -> str:

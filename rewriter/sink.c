@@ -1,0 +1,229 @@
+// `h = residual + h` before `if cross:` and again at its end is one sum behind it, and one more
+// where the branch reads the first: on each way it is made as often as before, by the same names.
+// Each way keeps one object, so nothing else may read what is moved.
+#include "rewriter/sink.h"
+
+typedef struct sink {
+    const tfr_flow *flow;
+    const tfr_tree *tree;
+    tfr_arena *arena;
+    uint32_t joined;                   // the version that joins the sums
+    uint32_t branch;                   // statement of the `if`
+    uint32_t version[2], statement[2]; // of the sums
+    uint32_t start[2], end[2];         // their lines
+    tfr_str text;                      // of both
+} sink;
+
+static const tfr_node *node_of(const sink *s, uint32_t ast) { return &s->tree->nodes[ast]; }
+static uint32_t syntax(const sink *s, uint32_t statement) {
+    return s->flow->statements.items[statement].ast;
+}
+
+static uint32_t joined_version(const tfr_flow *flow, tfr_value value) {
+    const tfr_vnode *n = tfr_flow_node(flow, value);
+    if (n->op != TFR_V_ATEN || n->name != flow->module->words->add || n->ast || n->in_call)
+        return 0;
+    for (uint32_t v = 1; v < flow->versions.count; v++)
+        if (flow->versions.items[v].kind == TFR_VER_PHI && flow->versions.items[v].value == value)
+            return v;
+    return 0;
+}
+
+bool tfr_sink_is_joined(const tfr_flow *flow, tfr_value value) {
+    return joined_version(flow, value) != 0;
+}
+
+// A statement that has one line to itself.
+static bool is_line(const sink *s, uint32_t ast, uint32_t *start, uint32_t *end) {
+    tfr_str text = s->tree->src->text;
+    uint32_t from = node_of(s, ast)->start, to = node_of(s, ast)->end;
+    if (memchr(text.data + from, '\n', to - from))
+        return false;
+    while (from && (text.data[from - 1] == ' ' || text.data[from - 1] == '\t'))
+        from--;
+    if (to < text.len && text.data[to] == '\r')
+        to++;
+    if ((from && text.data[from - 1] != '\n') || to == text.len || text.data[to] != '\n')
+        return false;
+    *start = from, *end = to + 1;
+    return true;
+}
+
+// `name = a + b` of names, that makes version number `i` of the two.
+static bool find_sum(sink *s, int i) {
+    const tfr_version *v = &s->flow->versions.items[s->version[i]];
+    s->statement[i] = v->statement;
+    if (v->kind != TFR_VER_ASSIGN || !v->target || !v->statement)
+        return false;
+    const tfr_statement *st = &s->flow->statements.items[v->statement];
+    uint32_t inner = tfr_tree_first(s->tree, st->ast);
+    if (tfr_tree_kind(s->tree, st->ast) != TFR_N_EXPR_STATEMENT || st->impure ||
+        st->first_event != st->end_event || tfr_tree_kind(s->tree, inner) != TFR_N_ASSIGNMENT ||
+        tfr_tree_field(s->tree, inner, TFR_F_LEFT) != v->target ||
+        tfr_tree_field(s->tree, inner, TFR_F_RIGHT) != tfr_flow_node(s->flow, v->value)->ast)
+        return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t operand = tfr_flow_arg(s->flow, v->value, k).ast;
+        if (!operand || tfr_tree_kind(s->tree, operand) != TFR_N_IDENTIFIER)
+            return false;
+    }
+    tfr_str text = tfr_tree_text(s->tree, st->ast);
+    if (i && !tfr_str_eq(text, s->text))
+        return false;
+    s->text = text;
+    return is_line(s, st->ast, &s->start[i], &s->end[i]);
+}
+
+static bool in_branch(const sink *s, int i) {
+    return s->flow->statements.items[s->statement[i]].parent == s->branch;
+}
+
+static uint32_t suite_of(const sink *s, int i) {
+    return node_of(s, syntax(s, s->statement[i]))->parent;
+}
+
+// Whether another join than ours takes in a version.
+static bool joins_elsewhere(const sink *s, uint32_t version) {
+    for (uint32_t v = 1; v < s->flow->versions.count; v++) {
+        const tfr_version *x = &s->flow->versions.items[v];
+        bool takes = x->merges[0] == version || x->merges[1] == version ||
+                     (x->kind == TFR_VER_REGION && x->before == version);
+        if (takes && v != s->joined)
+            return true;
+    }
+    for (uint32_t i = 0; i < s->flow->captured.count; i++)
+        if (s->flow->captured.items[i] == s->flow->versions.items[version].name)
+            return true;
+    return false;
+}
+
+// The statement of a suite that an expression is in; 0: none.
+static uint32_t statement_around(const sink *s, uint32_t suite, uint32_t ast) {
+    while (ast && node_of(s, ast)->parent != suite)
+        ast = node_of(s, ast)->parent;
+    return ast;
+}
+
+// The first statement of `suite` that reads a version; UINT32_MAX: it is read elsewhere too.
+static uint32_t first_reader(const sink *s, uint32_t version, uint32_t suite) {
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < s->flow->reads.count; i++) {
+        const tfr_read *r = &s->flow->reads.items[i];
+        if (r->version != version)
+            continue;
+        uint32_t at = suite ? statement_around(s, suite, r->ast) : 0;
+        if (!at)
+            return UINT32_MAX;
+        if (!first || node_of(s, at)->start < node_of(s, first)->start)
+            first = at;
+    }
+    return first;
+}
+
+static void remove_line(sink *s, tfr_edits *edits, int i) {
+    *TFR_PUSH(s->arena, edits) = (tfr_edit){s->start[i], s->end[i], TFR_STR("")};
+}
+
+// The sum as a line of its own at `at`, indented like the statement `like`.
+static void add_line(sink *s, tfr_edits *edits, uint32_t at, uint32_t like) {
+    tfr_str text = s->tree->src->text, newline = s->tree->src->newline;
+    uint32_t to = node_of(s, like)->start, from = to;
+    while (from && (text.data[from - 1] == ' ' || text.data[from - 1] == '\t'))
+        from--;
+    *TFR_PUSH(s->arena, edits) =
+        (tfr_edit){at, at,
+                   tfr_str_format(s->arena, "%.*s%.*s%.*s", (int)(to - from), text.data + from,
+                                  (int)s->text.len, s->text.data, (int)newline.len, newline.data)};
+}
+
+static uint32_t line_start(const sink *s, uint32_t at) {
+    while (at && s->tree->src->text.data[at - 1] != '\n')
+        at--;
+    return at;
+}
+
+// Behind the branch: before the first statement that reads the sum, if nothing happens until then.
+static void add_behind(sink *s, tfr_edits *edits) {
+    uint32_t branch = syntax(s, s->branch), suite = node_of(s, branch)->parent;
+    uint32_t reader = first_reader(s, s->joined, suite);
+    tfr_str text = s->tree->src->text;
+    for (uint32_t k = s->branch + 1; k < s->flow->statements.count; k++) {
+        const tfr_statement *next = &s->flow->statements.items[k];
+        if (node_of(s, next->ast)->parent != suite)
+            continue;
+        if (next->ast == reader) {
+            add_line(s, edits, line_start(s, node_of(s, reader)->start), reader);
+            return;
+        }
+        if (next->first_event != next->end_event)
+            break;
+    }
+    uint32_t end = node_of(s, branch)->end;
+    while (end < text.len && text.data[end] != '\n')
+        end++;
+    add_line(s, edits, end < text.len ? end + 1 : end, branch);
+}
+
+// The sum at the end of a way: nothing else may read it, and something must stay there.
+static bool leaves_branch(sink *s, tfr_edits *edits, int i) {
+    uint32_t sum = syntax(s, s->statement[i]);
+    if (!in_branch(s, i) || first_reader(s, s->version[i], 0) ||
+        (tfr_tree_first(s->tree, suite_of(s, i)) == sum && !tfr_tree_next(s->tree, sum)))
+        return false;
+    remove_line(s, edits, i);
+    return true;
+}
+
+// The sum before the branch, into the way whose own sum is `inner` if that reads it.
+static bool enters_branch(sink *s, tfr_edits *edits, int i, int inner) {
+    const tfr_statement *st = &s->flow->statements.items[s->statement[i]];
+    uint32_t reader = first_reader(s, s->version[i], suite_of(s, inner));
+    if (reader == UINT32_MAX || st->parent != s->flow->statements.items[s->branch].parent ||
+        node_of(s, st->ast)->parent != node_of(s, syntax(s, s->branch))->parent)
+        return false;
+    remove_line(s, edits, i);
+    if (reader)
+        add_line(s, edits, line_start(s, node_of(s, reader)->start), reader);
+    return true;
+}
+
+bool tfr_sink_sum(tfr_edits *edits, const tfr_flow *flow, tfr_value value, tfr_arena *arena) {
+    sink s = {.flow = flow, .tree = flow->module->scope->tree, .arena = arena};
+    s.joined = joined_version(flow, value);
+    s.branch = flow->versions.items[s.joined].statement;
+    bool of_if = s.branch && tfr_tree_kind(s.tree, syntax(&s, s.branch)) == TFR_N_IF;
+    for (int i = 0; i < 2; i++) {
+        s.version[i] = flow->versions.items[s.joined].merges[i];
+        if (!of_if || !find_sum(&s, i) || joins_elsewhere(&s, s.version[i]))
+            return false;
+    }
+    bool first = in_branch(&s, 0), second = in_branch(&s, 1);
+    if (!first && !second)
+        return false;
+    if (!(first ? leaves_branch(&s, edits, 0) : enters_branch(&s, edits, 0, 1)) ||
+        !(second ? leaves_branch(&s, edits, 1) : enters_branch(&s, edits, 1, 0)))
+        return false;
+    add_behind(&s, edits);
+    return true;
+}
+
+static uint32_t line_of(const tfr_source *src, uint32_t offset) {
+    uint32_t line, column;
+    tfr_source_position(src, offset, &line, &column);
+    return line;
+}
+
+uint32_t tfr_sink_line(const tfr_source *src, const tfr_edits *edits, uint32_t line) {
+    uint32_t added = 0, gone = 0;
+    for (uint32_t i = 0; i < edits->count; i++) {
+        const tfr_edit *e = &edits->items[i];
+        uint32_t at = line_of(src, e->start) + added - gone; // in the edited text
+        if (line < at)
+            break;
+        if (e->text.len && line == at)
+            return line_of(src, e->start);
+        added += e->text.len != 0;
+        gone += e->text.len == 0;
+    }
+    return line + gone - added;
+}
