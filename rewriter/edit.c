@@ -427,7 +427,69 @@ static bool leaves_suite_empty(const tfr_plan *p, uint32_t statement) {
     return true;
 }
 
-static bool edit_removal(tfr_plan *p, tfr_edits *edits, uint32_t statement) {
+// The first character of a line, or its end.
+static uint32_t line_text(const tfr_plan *p, uint32_t line) {
+    tfr_str text = p->tree->src->text;
+    while (line < text.len &&
+           (text.data[line] == ' ' || text.data[line] == '\t' || text.data[line] == '\f'))
+        line++;
+    return line;
+}
+
+static bool is_blank(const tfr_plan *p, uint32_t line) {
+    uint32_t at = line_text(p, line);
+    return at < p->tree->src->text.len && to_line_end(p, at) == 0;
+}
+
+// Behind `most` blank lines at `at`, or those that there are.
+static uint32_t skip_blank(const tfr_plan *p, uint32_t at, uint32_t most) {
+    tfr_str text = p->tree->src->text;
+    for (; most > 0 && is_blank(p, at); most--) {
+        at += (uint32_t)to_line_end(p, at);
+        at += text.data[at] == '\r' && at + 1 < text.len && text.data[at + 1] == '\n' ? 2 : 1;
+    }
+    return at;
+}
+
+static const tfr_edit *edit_before(const tfr_edits *edits, uint32_t first, uint32_t at) {
+    for (uint32_t i = first; i < edits->count; i++) {
+        const tfr_edit *e = &edits->items[i];
+        if (e->start <= at && at <= e->end && (e->start < at || e->end == at))
+            return e;
+    }
+    return NULL;
+}
+
+// How many blank lines stand before a statement: the longest run of those that only removed
+// statements part. At the start of a suite, where there need be none, any number.
+static uint32_t blank_before(const tfr_plan *p, const tfr_edits *edits, uint32_t first,
+                             uint32_t ast, uint32_t at) {
+    tfr_str text = p->tree->src->text;
+    uint32_t top = tfr_plan_node(p, tfr_tree_first(p->tree, tfr_plan_node(p, ast)->parent))->start;
+    for (uint32_t most = 0, run = 0; at > 0;) {
+        const tfr_edit *edit = edit_before(edits, first, at);
+        if (edit && edit->text.len)
+            return most;
+        if (edit) {
+            at = edit->start;
+            run = 0;
+            continue;
+        }
+        uint32_t line = at - 1;
+        if (line > 0 && text.data[line] == '\n' && text.data[line - 1] == '\r')
+            line--;
+        line -= (uint32_t)to_line_start(p, line);
+        if (!is_blank(p, line)) {
+            bool comment = text.data[line_text(p, line)] == '#';
+            return at <= top && !comment ? UINT32_MAX : most;
+        }
+        at = line;
+        most = ++run > most ? run : most;
+    }
+    return UINT32_MAX;
+}
+
+static bool edit_removal(tfr_plan *p, tfr_edits *edits, uint32_t first, uint32_t statement) {
     uint32_t parent = p->flow->statements.items[statement].parent;
     if (!p->removed[statement] || (parent && p->removed[parent]))
         return true;
@@ -447,6 +509,8 @@ static bool edit_removal(tfr_plan *p, tfr_edits *edits, uint32_t statement) {
     if (leaves_suite_empty(p, statement))
         tfr_buf_format(&out, "%.*spass%.*s", (int)indent.len, indent.data,
                        (int)p->tree->src->newline.len, p->tree->src->newline.data);
+    if (!out.len) // of the blank lines on its two sides the longer run stays
+        end = skip_blank(p, end, blank_before(p, edits, first, ast, start));
     add_edit(p, edits, start, end, &out);
     return true;
 }
@@ -509,7 +573,7 @@ bool tfr_plan_edit(tfr_plan *p, tfr_edits *edits) {
     uint32_t first = edits->count;
     bool ok = edit_insertions(p, edits);
     for (uint32_t s = 1; s < p->flow->statements.count && ok; s++)
-        ok = edit_removal(p, edits, s);
+        ok = edit_removal(p, edits, first, s);
     for (uint32_t i = 0; i < p->homes.count && ok; i++)
         edit_home(p, edits, i);
     if (p->reason)
