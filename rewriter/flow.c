@@ -452,13 +452,13 @@ static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, in
     tfr_value condition = tfr_build_expr(b, test);
     tfr_env before = env_copy(b, &b->frame->env);
     uint32_t block = tfr_build_branch(b, b->block, condition, test, TFR_WAY_TRUE);
-    tfr_ways ways = {.start = b->seq};
+    tfr_ways ways = {.start = b->seq, .blocks = {block, 0}};
     tfr_suite_end yes = build_body(b, tfr_tree_field(t, clause, TFR_F_CONSEQUENCE), block);
     tfr_env yes_env = b->frame->env;
     ways.middle = b->seq;
     b->frame->env = before;
     uint32_t was = b->block;
-    b->block = tfr_build_branch(b, was, condition, test, TFR_WAY_FALSE);
+    b->block = ways.blocks[1] = tfr_build_branch(b, was, condition, test, TFR_WAY_FALSE);
     uint32_t next = clause == node ? tfr_tree_first(t, node) : tfr_tree_next(t, clause);
     tfr_suite_end no = build_alternative(b, node, next, depth);
     b->block = was;

@@ -97,6 +97,7 @@ tfr_value tfr_build_node(tfr_builder *b, tfr_op op, tfr_name name, const tfr_arg
 tfr_value tfr_build_const(tfr_builder *b, tfr_name name, tfr_type type, uint32_t ast);
 typedef struct tfr_ways {
     uint32_t start, middle; // seq where a branch's ways begin, and where the second one does
+    uint32_t blocks[2];
 } tfr_ways;
 // What is `yes` or `no` where the ways of a branch join, which is now.
 tfr_value tfr_build_join(tfr_builder *b, tfr_value condition, tfr_value yes, tfr_value no,

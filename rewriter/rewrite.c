@@ -44,7 +44,7 @@ typedef struct rewriter {
         tfr_value value;
         tfr_edits edits;
     })
-    sums; // that a match needs made behind the branch that joins them
+    sums; // that a match needs made at another place
 } rewriter;
 
 // ---- report ---------------------------------------------------------------------------------
@@ -200,7 +200,9 @@ static void narrow(chooser *c, tfr_match *m, tfr_place *place) {
 
 static void note_sums(rewriter *r, tfr_flow *flow, const tfr_match *m) {
     for (uint32_t i = 0; i < m->member_count; i++) {
-        bool known = !tfr_sink_is_joined(flow, m->members[i]);
+        uint32_t block = tfr_flow_node(flow, m->members[i])->block;
+        bool outside = block != tfr_flow_node(flow, m->roots[0])->block;
+        bool known = !outside && !tfr_sink_is_joined(flow, m->members[i]);
         for (uint32_t k = 0; k < r->sums.count; k++)
             known |= r->sums.items[k].function == flow->function &&
                      r->sums.items[k].value == m->members[i];
@@ -785,16 +787,21 @@ static bool is_fused(const rewriter *r, uint32_t start, uint32_t end) {
     return false;
 }
 
-// Keeps the sums that `moved`, made from the edited text, fuses behind their branch.
+// Keeps the sums that `moved`, made from the edited text, fuses at one of their new places.
 static bool all_fused(rewriter *r, const rewriter *moved, const tfr_edits *all) {
     uint32_t kept = 0, count = r->sums.count;
     for (uint32_t i = 0; i < count; i++) {
         struct sum s = r->sums.items[i];
-        const tfr_edit *behind = &s.edits.items[s.edits.count - 1];
-        int64_t at = behind->start;
-        for (uint32_t a = 0; a < all->count && by_start(&all->items[a], behind) < 0; a++)
-            at += (int64_t)all->items[a].text.len - all->items[a].end + all->items[a].start;
-        if (is_fused(moved, (uint32_t)at, (uint32_t)at + (uint32_t)behind->text.len))
+        bool fused = false;
+        for (uint32_t k = 0; k < s.edits.count; k++) {
+            const tfr_edit *e = &s.edits.items[k];
+            int64_t at = e->start;
+            for (uint32_t a = 0; a < all->count && by_start(&all->items[a], e) < 0; a++)
+                at += (int64_t)all->items[a].text.len - all->items[a].end + all->items[a].start;
+            fused |=
+                e->text.len && is_fused(moved, (uint32_t)at, (uint32_t)at + (uint32_t)e->text.len);
+        }
+        if (fused)
             r->sums.items[kept++] = s;
     }
     r->sums.count = kept;

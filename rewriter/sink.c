@@ -124,16 +124,39 @@ static void remove_line(sink *s, tfr_edits *edits, int i) {
     *TFR_PUSH(s->arena, edits) = (tfr_edit){s->start[i], s->end[i], TFR_STR("")};
 }
 
-// The sum as a line of its own at `at`, indented like the statement `like`.
-static void add_line(sink *s, tfr_edits *edits, uint32_t at, uint32_t like) {
-    tfr_str text = s->tree->src->text, newline = s->tree->src->newline;
-    uint32_t to = node_of(s, like)->start, from = to;
+// What stands before a statement on its line.
+static tfr_str indent_of(const sink *s, uint32_t ast) {
+    tfr_str text = s->tree->src->text;
+    uint32_t to = node_of(s, ast)->start, from = to;
     while (from && (text.data[from - 1] == ' ' || text.data[from - 1] == '\t'))
         from--;
-    *TFR_PUSH(s->arena, edits) =
-        (tfr_edit){at, at,
-                   tfr_str_format(s->arena, "%.*s%.*s%.*s", (int)(to - from), text.data + from,
-                                  (int)s->text.len, s->text.data, (int)newline.len, newline.data)};
+    return (tfr_str){text.data + from, to - from};
+}
+
+// The sum as a line of its own at `at`, indented like the statement `like`.
+static void add_line(sink *s, tfr_edits *edits, uint32_t at, uint32_t like) {
+    tfr_str newline = s->tree->src->newline, indent = indent_of(s, like);
+    tfr_str line = tfr_str_format(s->arena, "%.*s%.*s%.*s", (int)indent.len, indent.data,
+                                  (int)s->text.len, s->text.data, (int)newline.len, newline.data);
+    *TFR_PUSH(s->arena, edits) = (tfr_edit){at, at, line};
+}
+
+static uint32_t line_behind(const sink *s, uint32_t ast) {
+    tfr_str text = s->tree->src->text;
+    uint32_t end = node_of(s, ast)->end;
+    while (end < text.len && text.data[end] != '\n')
+        end++;
+    return end < text.len ? end + 1 : end;
+}
+
+// The sum as the `else` of a branch, indented like a statement of its body.
+static void add_else(sink *s, tfr_edits *edits, uint32_t branch, uint32_t like) {
+    tfr_str newline = s->tree->src->newline, indent = indent_of(s, branch);
+    uint32_t at = line_behind(s, branch);
+    add_line(s, edits, at, like);
+    tfr_edit *e = &edits->items[edits->count - 1];
+    e->text = tfr_str_format(s->arena, "%.*selse:%.*s%.*s", (int)indent.len, indent.data,
+                             (int)newline.len, newline.data, (int)e->text.len, e->text.data);
 }
 
 static uint32_t line_start(const sink *s, uint32_t at) {
@@ -146,7 +169,6 @@ static uint32_t line_start(const sink *s, uint32_t at) {
 static void add_behind(sink *s, tfr_edits *edits) {
     uint32_t branch = syntax(s, s->branch), suite = node_of(s, branch)->parent;
     uint32_t reader = first_reader(s, s->joined, suite);
-    tfr_str text = s->tree->src->text;
     for (uint32_t k = s->branch + 1; k < s->flow->statements.count; k++) {
         const tfr_statement *next = &s->flow->statements.items[k];
         if (node_of(s, next->ast)->parent != suite)
@@ -158,10 +180,7 @@ static void add_behind(sink *s, tfr_edits *edits) {
         if (next->first_event != next->end_event)
             break;
     }
-    uint32_t end = node_of(s, branch)->end;
-    while (end < text.len && text.data[end] != '\n')
-        end++;
-    add_line(s, edits, end < text.len ? end + 1 : end, branch);
+    add_line(s, edits, line_behind(s, branch), branch);
 }
 
 // The sum at the end of a way: nothing else may read it, and something must stay there.
@@ -187,24 +206,101 @@ static bool enters_branch(sink *s, tfr_edits *edits, int i, int inner) {
     return true;
 }
 
+static bool behind_branch(sink *s, tfr_edits *edits) {
+    for (int i = 0; i < 2; i++) {
+        s->version[i] = s->flow->versions.items[s->joined].merges[i];
+        if (!find_sum(s, i) || joins_elsewhere(s, s->version[i]))
+            return false;
+    }
+    bool first = in_branch(s, 0), second = in_branch(s, 1);
+    if (!first && !second)
+        return false;
+    if (!(first ? leaves_branch(s, edits, 0) : enters_branch(s, edits, 0, 1)) ||
+        !(second ? leaves_branch(s, edits, 1) : enters_branch(s, edits, 1, 0)))
+        return false;
+    add_behind(s, edits);
+    return true;
+}
+
+// The version that a sum is given as, and in s->joined the one that joins it with another value.
+static uint32_t version_of(sink *s, tfr_value value) {
+    uint32_t found = 0;
+    for (uint32_t v = s->flow->versions.count; v-- > 1;) {
+        const tfr_version *x = &s->flow->versions.items[v];
+        if (x->value == value && x->kind == TFR_VER_ASSIGN)
+            found = v; // the first one; others are copies
+    }
+    for (uint32_t v = found; found && v < s->flow->versions.count && !s->joined; v++) {
+        const tfr_version *x = &s->flow->versions.items[v];
+        if (x->kind == TFR_VER_PHI && (x->merges[0] == found || x->merges[1] == found))
+            s->joined = v;
+    }
+    return found;
+}
+
+// The body of an `if` without `else`; 0: none.
+static uint32_t only_body(const sink *s, uint32_t ast) {
+    if (!ast || tfr_tree_kind(s->tree, ast) != TFR_N_IF)
+        return 0;
+    for (uint32_t c = tfr_tree_first(s->tree, ast); c; c = tfr_tree_next(s->tree, c))
+        if (node_of(s, c)->field == TFR_F_ALTERNATIVE)
+            return 0;
+    return tfr_tree_field(s->tree, ast, TFR_F_CONSEQUENCE);
+}
+
+// `if not a:` and `if a:`, in either order: one of them runs.
+static bool are_opposite(const sink *s, uint32_t one, uint32_t other) {
+    uint32_t tests[2] = {tfr_tree_field(s->tree, one, TFR_F_CONDITION),
+                         tfr_tree_field(s->tree, other, TFR_F_CONDITION)};
+    for (int i = 0; i < 2; i++)
+        if (tfr_tree_kind(s->tree, tests[i]) == TFR_N_NOT &&
+            tfr_str_eq(tfr_tree_text(s->tree, tfr_tree_first(s->tree, tests[i])),
+                       tfr_tree_text(s->tree, tests[1 - i])))
+            return true;
+    return false;
+}
+
+// Into the branch that alone reads a sum; where that does not run, into the next one, which then
+// runs, or into an `else` for it.
+static bool into_branch(sink *s, tfr_edits *edits) {
+    uint32_t sum, branch = 0, body = 0, reader = 0, after;
+    if (!find_sum(s, 0) || joins_elsewhere(s, s->version[0]))
+        return false;
+    sum = syntax(s, s->statement[0]);
+    for (branch = tfr_tree_next(s->tree, sum); branch; branch = tfr_tree_next(s->tree, branch)) {
+        body = only_body(s, branch);
+        reader = first_reader(s, s->version[0], body);
+        if (body && reader && reader != UINT32_MAX)
+            break;
+    }
+    if (!branch)
+        return false;
+    remove_line(s, edits, 0);
+    after = tfr_tree_next(s->tree, branch);
+    if (s->joined && first_reader(s, s->joined, 0)) {
+        uint32_t other = only_body(s, after);
+        uint32_t next = other && are_opposite(s, branch, after) ? first_reader(s, s->joined, other)
+                                                                : UINT32_MAX;
+        if (next && next != UINT32_MAX)
+            add_line(s, edits, line_start(s, node_of(s, next)->start), next);
+        else
+            add_else(s, edits, branch, reader);
+    }
+    add_line(s, edits, line_start(s, node_of(s, reader)->start), reader);
+    return true;
+}
+
 bool tfr_sink_sum(tfr_edits *edits, const tfr_flow *flow, tfr_value value, tfr_arena *arena) {
     sink s = {.flow = flow, .tree = flow->module->scope->tree, .arena = arena};
     s.joined = joined_version(flow, value);
+    s.version[0] = s.joined ? 0 : version_of(&s, value);
     s.branch = flow->versions.items[s.joined].statement;
-    bool of_if = s.branch && tfr_tree_kind(s.tree, syntax(&s, s.branch)) == TFR_N_IF;
-    for (int i = 0; i < 2; i++) {
-        s.version[i] = flow->versions.items[s.joined].merges[i];
-        if (!of_if || !find_sum(&s, i) || joins_elsewhere(&s, s.version[i]))
-            return false;
-    }
-    bool first = in_branch(&s, 0), second = in_branch(&s, 1);
-    if (!first && !second)
+    if (s.joined && (!s.branch || tfr_tree_kind(s.tree, syntax(&s, s.branch)) != TFR_N_IF))
         return false;
-    if (!(first ? leaves_branch(&s, edits, 0) : enters_branch(&s, edits, 0, 1)) ||
-        !(second ? leaves_branch(&s, edits, 1) : enters_branch(&s, edits, 1, 0)))
-        return false;
-    add_behind(&s, edits);
-    return true;
+    if (!s.version[0])
+        return s.joined && behind_branch(&s, edits);
+    // One of two that are joined is moved with the other.
+    return !joined_version(flow, flow->versions.items[s.joined].value) && into_branch(&s, edits);
 }
 
 static uint32_t line_of(const tfr_source *src, uint32_t offset) {

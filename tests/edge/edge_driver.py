@@ -384,10 +384,10 @@ def check_lines_inside(before: bytes, after: bytes, spans: set[tuple[str, int, i
 
 def lines_that_may_go(function: ast.AST, fused: set[int]) -> set[int]:
     """Other lines of simple statements fused in part, copies (`residual = hidden`), the head of
-    an `if` whose whole body is fused: nothing reads what it gave; and a sum of two names that
-    stands there twice, which may be made once, behind the branch that joins both."""
+    an `if` whose whole body is fused: nothing reads what it gave; and sums of two names beside
+    an `if`, which may move behind it or into it."""
     found = set()
-    sums = Counter(ast.dump(node) for node in ast.walk(function) if is_sum(node))
+    branches = any(isinstance(node, ast.If) for node in ast.walk(function))
     for node in ast.walk(function):
         if isinstance(node, ast.If) and not node.orelse:
             body = range(node.body[0].lineno, node.end_lineno + 1)
@@ -400,7 +400,7 @@ def lines_that_may_go(function: ast.AST, fused: set[int]) -> set[int]:
         ):
             lines = set(range(node.lineno, node.end_lineno + 1))
             copy = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
-            if copy or lines & fused or sums[ast.dump(node)] > 1:
+            if copy or lines & fused or (branches and is_sum(node)):
                 found |= lines
     return found
 
