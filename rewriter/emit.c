@@ -3,6 +3,8 @@
 // planned here is proved afterwards by lowering the new text and comparing (check.c).
 #include "rewriter/emit_plan.h"
 
+#define TFR_UNREAD "nothing reads what it makes"
+
 bool tfr_plan_fail(tfr_plan *p, uint32_t match, const char *reason) {
     if (!p->reason)
         p->reason = reason, p->bad = match;
@@ -397,6 +399,16 @@ static uint32_t start_of(const tfr_plan *p, uint32_t statement) {
     return tfr_plan_node(p, p->flow->statements.items[statement].ast)->start;
 }
 
+// Whether a result is part of another one of its match, as a sum is of its norm.
+static bool feeds_another(const tfr_plan *p, uint32_t match, uint32_t root) {
+    const tfr_match *m = &p->matches[match];
+    for (uint32_t i = 0; i < m->member_count; i++)
+        for (uint32_t a = 0; a < tfr_flow_node(p->flow, m->members[i])->arg_count; a++)
+            if (tfr_flow_arg(p->flow, m->members[i], a).value == m->roots[root])
+                return true;
+    return false;
+}
+
 static tfr_str choose_name(tfr_plan *p, uint32_t match, uint32_t root, binding_choice c,
                            uint32_t from, bool *absorbed) {
     const tfr_flow *f = p->flow;
@@ -412,8 +424,11 @@ static tfr_str choose_name(tfr_plan *p, uint32_t match, uint32_t root, binding_c
             absorbed[c.copy] = false;
         }
         tfr_name name = f->versions.items[c.direct].name;
-        if (!p->live[c.direct] && !c.copy)
+        if (!p->live[c.direct] && !c.copy) {
+            if (!feeds_another(p, match, root)) // nothing would prove its inputs
+                tfr_plan_fail(p, match, TFR_UNREAD);
             return TFR_STR("_");
+        }
         if (usable(p, match, name, from, start_of(p, c.statement), absorbed))
             return tfr_plan_text(p, name);
         absorbed[c.statement] = false;
@@ -515,6 +530,15 @@ static bool check_members(tfr_plan *p) {
     return true;
 }
 
+// Code whose result nobody reads is left as it is: what it may raise is all that it does.
+static bool check_read(tfr_plan *p) {
+    for (uint32_t m = 0; m < p->count; m++)
+        if (!p->outputs[m].insert &&
+            p->removed[tfr_flow_node(p->flow, p->matches[m].roots[0])->statement])
+            return tfr_plan_fail(p, m, TFR_UNREAD);
+    return true;
+}
+
 bool tfr_emit_function(tfr_edits *edits, tfr_flow *flow, const tfr_match *matches,
                        const tfr_place *places, uint32_t count, tfr_str alias, tfr_arena *arena,
                        uint32_t *bad, const char **reason) {
@@ -536,7 +560,7 @@ bool tfr_emit_function(tfr_edits *edits, tfr_flow *flow, const tfr_match *matche
     for (uint32_t m = 0; m < count; m++)
         plan_output(&p, m, absorbed);
     find_removed(&p, absorbed);
-    if (check_members(&p))
+    if (!p.reason && check_read(&p) && check_members(&p))
         tfr_plan_edit(&p, edits);
     if (p.reason) {
         edits->count = first;
