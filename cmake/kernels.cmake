@@ -18,6 +18,9 @@ add_custom_command(OUTPUT ${TFR_TEMPLATES_C}
 # -O3 in every configuration: these are the kernels. No -ffast-math, which would turn denormals
 # off for the whole process at load. -Wno-psabi: gcc remarks on wide vectors even where every function is inlined.
 set(kernel_flags -O3 -std=gnu11 -ffp-contract=off -fno-math-errno -fno-trapping-math -Wno-psabi)
+if(TFR_SANITIZE) # several times the work, and nothing loads a sanitised library (tests/CMakeLists.txt)
+    list(APPEND kernel_flags -fno-sanitize=all)
+endif()
 set(isas baseline)
 set(baseline_flags "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
