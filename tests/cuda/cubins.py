@@ -66,6 +66,10 @@ def _act(variant, act):
     return lambda d: act_arguments(variant, act, values((2, 64), d, 1), values((2, 64), d, 2))
 
 
+def _softcap(dtype):
+    return values((2, 64), dtype, 1), 30.0, 0.5
+
+
 def _rope(variant, head):
     def make(dtype):
         q, k = heads_first((1, 4, 3, head), dtype, 1, True), heads_first((1, 2, 3, head), dtype, 2)
@@ -122,6 +126,7 @@ KERNELS = [
         48,
         0,
     ),
+    Kernel("softcap", "softcap", "scaled", _softcap, 40, 0),
     Kernel("rope of 128", "rope", "half_both", _rope("half_both", 128), 64, 0),
     Kernel("rope of pairs", "rope", "pairs_both_repeat", _rope("pairs_both_repeat", 64), 48, 0),
     Kernel("norm and rope of 128", "qk_norm_rope", "norm_transpose_rope", _norm_rope(128), 72, 0),
@@ -171,6 +176,9 @@ def every_reference() -> Iterator[Kernel]:
     for variant in variants("act_mul"):
         for act in activations.ACTS if variant == "two_inputs" else activations.ACTS[:1]:
             yield Kernel(f"{variant}, {act}", "act_mul", variant, _act(variant, act), 255, 0)
+    for variant in variants("softcap"):
+        given = lambda d, v=variant: (x(d), 30.0, 0.5)[: 2 + (v == "scaled")]  # noqa: E731
+        yield Kernel(variant, "softcap", variant, given, 255, 0)
     for variant in variants("rope"):
         yield Kernel(variant, "rope", variant, _rope(variant, 128), 255, 0)
 

@@ -11,7 +11,7 @@ from collections import Counter
 
 import simulated  # the driver comes before torch
 import torch
-from shapes import BF16, F16, F32, FUNCTIONS, LIMIT, is_clamped
+from shapes import BF16, F16, F32, FUNCTIONS, INF, LIMIT, is_clamped
 from tfrewrite import activations, kernels, rules
 
 ULP = {F32: 2.0**-23, BF16: 2.0**-7, F16: 2.0**-10}  # of 1
@@ -117,6 +117,8 @@ def _compare(op, variant, number, arguments, where, got, want) -> None:
         _compare_layer_norm(arguments, where, got, want)
     elif op == "act_mul":
         _compare_product(*product_of(variant, arguments), where, got, want)
+    elif op == "softcap":
+        _compare_capped(arguments, where, got, want)
     else:
         _compare_normed(op, arguments, where, got, want)
 
@@ -184,6 +186,19 @@ def _compare_product(gate, up, act, where, got, want) -> None:
     if want.dtype != F32:
         off = steps(got, want) > 0
         _count("act_mul", where, got, want, off & (size >= whole / 4) if cancels else off)
+
+
+def _compare_capped(arguments, where, got, want) -> None:
+    """A product with the reciprocal instead of the quotient, and another tanh: an ulp of f32 each,
+    which moves a rounding to 16 bits rarely, and that one the next. What is cut off at the smallest
+    number is multiplied by cap.
+    """
+    size, cap = want.double().abs(), abs(arguments[1])
+    ulp = 0.0 if want.dtype == F32 else 3.01 * ULP[want.dtype]
+    least = 2 * TINY[want.dtype] * (1 + cap if cap < INF else 1)
+    _within(where, got, want, (1e-6 + ulp) * size + least)
+    if want.dtype != F32:
+        _count("softcap", where, got, want)
 
 
 def product_of(variant, arguments) -> tuple[torch.Tensor, torch.Tensor, str]:

@@ -203,6 +203,7 @@ def calls(dtype):
         ("rms_norm", "cast_then_weight", (new(3, 64), new(64), EPS)),
         ("add_rms_norm", "add_then_norm", (new(3, 64), new(3, 64), new(64), EPS, 0)),
         ("act_mul", "two_inputs", (0, new(3, 40), new(3, 40))),
+        ("softcap", "in_its_dtype", (new(3, 40), 30.0)),
         ("rope", "half_both", (q.transpose(1, 2), k.transpose(1, 2), cos, sin, 1)),
         (
             "qk_norm_rope",

@@ -59,7 +59,15 @@ def few_blocks():
 def test_nothing_is_left_out():
     """A new op with a CUDA kernel needs tests here."""
     ops = {name for name, op in holding.OPS.items() if op.cuda}
-    assert ops == {*holding.ADDS, "rms_norm", "gated_rms_norm", "act_mul", "rope", "qk_norm_rope"}
+    assert ops == {
+        *holding.ADDS,
+        "rms_norm",
+        "gated_rms_norm",
+        "act_mul",
+        "rope",
+        "qk_norm_rope",
+        "softcap",
+    }
 
 
 # ------------------------------------------------------------------ rms_norm, add_rms_norm

@@ -99,6 +99,9 @@ def products(dtype: torch.dtype, width: int, pick: random.Random) -> Iterator[Ca
             up = shapes.values(gate.shape, dtype, pick.randrange(1 << 20))
             given = shapes.act_arguments(variant, act, gate, up)
             yield Case("act_mul", variant, dtype, given)
+    for variant in kernel_variants("softcap"):
+        x = 40 * _rows(width, dtype, pick)
+        yield Case("softcap", variant, dtype, (x, 30.0, 0.37)[: 2 + (variant == "scaled")])
 
 
 def rotations(dtype: torch.dtype, head: int, pick: random.Random) -> Iterator[Case]:
@@ -149,6 +152,7 @@ def of_model(tokens: int, dtype: torch.dtype, hidden: int, heads: int, head: int
     yield Case("add_layer_norm", "add_then_norm", dtype, given)
     silu = list(activations.ACTS).index("SILU")
     yield Case("act_mul", "two_inputs", dtype, (silu, gate, up))
+    yield Case("softcap", "in_its_dtype", dtype, (gate, 30.0))
     given = (q.transpose(1, 2), k.transpose(1, 2), cos, sin, 1)
     yield Case("rope", "half_both", dtype, given)
     given = (q, k, w, 1e-6, 0, w.clone(), 1e-6, 0, cos, sin, 1)

@@ -22,6 +22,7 @@ FEW = [
     ("rms_norm", "cast_then_weight"),
     ("rms_norm", "no_weight"),
     ("rope", "half_both"),
+    ("softcap", "in_its_dtype"),
 ]
 
 
@@ -51,7 +52,7 @@ def _tuple(result) -> tuple:
 def _argument(op: str, variant: str, argument, number: int, cos_width: int):
     kind, name = str(argument.type), argument.name
     if kind == "float":
-        return 1e-6
+        return {"cap": 2.0, "scale": 0.5}.get(name, 1e-6)
     if kind == "int":
         if name.endswith("_variant"):
             norms = [variant.name for variant in rules.load()["rms_norm"].variants]

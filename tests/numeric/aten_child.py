@@ -23,6 +23,7 @@ OPS_BY_CHECK = (
     "act_mul",
     "rope",
     "qk_norm_rope",
+    "softcap",
     "linear",
     "linears",
 )
@@ -134,6 +135,11 @@ def act_mul(variant, dtype):
             continue
         both = tensor(*shape[:-1], 2 * shape[-1], dtype=dtype, layout=layout)
         yield *first, both, *last
+
+
+def softcap(variant, dtype):
+    for shape, layout, cap in itertools.product(SHAPES, LAYOUTS, (30.0, -0.5)):
+        yield (10 * tensor(*shape, dtype=dtype, layout=layout), cap, 0.37)[: len(variant.kinds)]
 
 
 def angles(shape, variant, dtype):

@@ -142,7 +142,15 @@ def test_modules(three_models, family, mode, figures):
 # A parameter's value by annotation and name. ROWS x SEQ tokens, HEADS heads of WIDTH; shapes must
 # only fit one another.
 ROWS, SEQ, HEADS, WIDTH, INNER = 2, 5, 3, 16, 24
-NUMERIC_OPS = ("rms_norm", "add_rms_norm", "gated_rms_norm", "act_mul", "rope", "qk_norm_rope")
+NUMERIC_OPS = (
+    "rms_norm",
+    "add_rms_norm",
+    "gated_rms_norm",
+    "act_mul",
+    "rope",
+    "qk_norm_rope",
+    "softcap",
+)
 
 
 class RMSNorm(nn.Module):
@@ -188,7 +196,8 @@ def value_of(op, variant, parameter, kind, seed):
     if kind == "Param":
         return 1 + 0.3 * torch.randn(width, generator=generator)
     if kind == "Scalar":
-        return {"eps": 1e-3, "epsilon": 1e-3, "limit": 1.5, "slope": 1.702}[parameter]
+        numbers = {"eps": 1e-3, "epsilon": 1e-3, "limit": 1.5, "slope": 1.702}
+        return {**numbers, "cap": 2.5, "scale": 0.37}[parameter]
     if kind == "Int":
         return {"size": INNER // 3, "groups": 3, "norm_first": seed % 2}[parameter]
     if kind == "Const":

@@ -36,7 +36,9 @@ FUSED = {
         ("MLP", "act_mul"),
         ("Attention", "linears"),
         ("Attention", "rope"),
+        ("Attention", "softcap"),
         ("DecoderLayer", "add_rms_norm"),
+        ("Model", "softcap"),
     },
     "phi3": {
         ("RMSNorm", "rms_norm"),
@@ -127,30 +129,30 @@ def changed_lines(diff: str) -> list[str]:
 
 # ------------------------------------------------------------------ an op of one's own
 @pytest.fixture
-def softcap():
+def squash():
     """The rule file's module, its op known to `tfrewrite.ops`."""
     from tfrewrite import ops, rules
 
-    assert rules.add(RULES) == ["softcap"]
-    assert "softcap" in ops.names()
-    return importlib.import_module("tfrewrite.rules.softcap")
+    assert rules.add(RULES) == ["squash"]
+    assert "squash" in ops.names()
+    return importlib.import_module("tfrewrite.rules.squash")
 
 
-def test_custom_op_rewrites_its_model(binary, softcap, tmp_path):
+def test_custom_op_rewrites_its_model(binary, squash, tmp_path):
     """Through the command line: two calls, the rest unchanged, and a second run changes nothing."""
     out = tmp_path / "model.py"
     done = command(binary, "--rules", RULES, CUSTOM / "model.py", "-o", out)
     assert done.returncode == 0, done.stderr
     text = out.read_text()
-    assert "scores = tfr.softcap(scores, self.cap)\n" in text
-    assert 'return tfr.softcap(logits, 30.0, cast="float32")\n' in text
+    assert "scores = tfr.squash(scores, self.slope)\n" in text
+    assert 'return tfr.squash(logits, 0.1, cast="float32")\n' in text
     assert "tanh" not in text and "# Large scores saturate" in text
     assert command(binary, "--rules", RULES, "--check", out).returncode == 0
     plain = command(binary, "--check", CUSTOM / "model.py")
     assert plain.returncode == 0 and "NOTHING WAS FUSED" in plain.stderr
 
 
-def test_custom_op_ran_and_is_equal(binary, softcap):
+def test_custom_op_ran_and_is_equal(binary, squash):
     import tfrewrite
     from tfrewrite import ops
 
@@ -158,7 +160,7 @@ def test_custom_op_ran_and_is_equal(binary, softcap):
     result = tfrewrite.rewrite(path, rules=RULES)
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         outputs = []
-        for name, text in (("softcap_before", path.read_text()), ("softcap_after", result.text)):
+        for name, text in (("squash_before", path.read_text()), ("squash_after", result.text)):
             torch.manual_seed(0)
             model = load(name, text, f"{name}.py").Model().to(dtype)
             with ops.record() as paths:
@@ -167,8 +169,8 @@ def test_custom_op_ran_and_is_equal(binary, softcap):
             outputs.append([logits, *(p.grad for p in model.parameters())])
         assert all(torch.equal(a, b) for a, b in zip(*outputs, strict=True)), dtype
         assert paths == {
-            ("softcap", "in_its_dtype", "reference"): 1,
-            ("softcap", "in_float32", "reference"): 1,
+            ("squash", "in_its_dtype", "reference"): 1,
+            ("squash", "in_float32", "reference"): 1,
         }
 
 
@@ -197,7 +199,7 @@ def test_custom_op_with_a_faulty_kernel(binary, tmp_path):
     """A template that does not compile: one warning with the compiler's place, and the reference."""
     folder = tmp_path / "custom_op"
     shutil.copytree(CUSTOM, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    template = folder / "rules" / "softcap.c"
+    template = folder / "rules" / "squash.c"
     template.write_text(template.read_text().replace("tfr_tanh(", "tfr_tanhh(", 1))
     environment = {**os.environ, "TFR_CACHE_DIR": str(tmp_path / "cache"), "TFR_JIT": "sync"}
     done = subprocess.run(
@@ -205,7 +207,7 @@ def test_custom_op_with_a_faulty_kernel(binary, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "float32: reference: off by 0.0e+00" in done.stdout
-    assert done.stderr.count("KernelWarning") == 1 and "softcap.c:27" in done.stderr
+    assert done.stderr.count("KernelWarning") == 1 and "squash.c:27" in done.stderr
 
 
 # ------------------------------------------------------------------ the C interface
@@ -256,14 +258,14 @@ def test_c_program_says_what_is_wrong(binary, tmp_path, text, config, environmen
 HOOKED = """
 import sys
 import tfrewrite
-tfrewrite.enable(rules={rules!r}, only="softcap")
+tfrewrite.enable(rules={rules!r}, only="squash")
 from transformers.models.demo import modeling_demo
 import torch
 x = torch.randn(3, 5)
 from tfrewrite import ops
 with ops.record() as paths:
     y = modeling_demo.Head()(x)
-assert torch.equal(y, 5.0 * torch.tanh(x / 5.0))
+assert torch.equal(y, torch.tanh(0.2 * x))
 print(dict(paths))
 """
 
@@ -272,7 +274,7 @@ def test_custom_op_through_the_hook(binary, package, tmp_path):
     """enable(rules=...) rewrites what is imported and makes the op known, in a fresh process."""
     (package / "modeling_demo.py").write_text(
         "import torch\nfrom torch import nn\n\n\nclass Head(nn.Module):\n"
-        "    def forward(self, x):\n        return 5.0 * torch.tanh(x / 5.0)\n"
+        "    def forward(self, x):\n        return torch.tanh(0.2 * x)\n"
     )
     site = str(package.parents[2])
     done = subprocess.run(
@@ -286,14 +288,14 @@ def test_custom_op_through_the_hook(binary, package, tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "{('softcap', 'in_its_dtype', 'reference'): 1}"
+    assert done.stdout.strip() == "{('squash', 'in_its_dtype', 'reference'): 1}"
 
 
 def test_custom_op_is_unknown_without_its_rules(binary, tmp_path):
-    code = "from tfrewrite import ops\nops.softcap"
+    code = "from tfrewrite import ops\nops.squash"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode != 0
-    assert "no op 'softcap'" in done.stderr and "TFR_RULES" in done.stderr
+    assert "no op 'squash'" in done.stderr and "TFR_RULES" in done.stderr
     known = {**os.environ, "TFR_RULES": str(RULES)}
     assert subprocess.run([sys.executable, "-c", code], env=known).returncode == 0
 
@@ -303,17 +305,17 @@ def rewritten(binary, text, tmp_path):
 
     path = tmp_path / "example.py"
     path.write_text("import torch\nfrom torch import nn\n" + text)
-    return tfrewrite.rewrite(path, rules=RULES, only="softcap")
+    return tfrewrite.rewrite(path, rules=RULES, only="squash")
 
 
-def test_custom_op_examples(binary, softcap, tmp_path):
-    calls = {"in_its_dtype": r"tfr\.softcap\(\w+, [\w.]+\)", "in_float32": "cast=.float32."}
-    assert set(softcap.ACCEPT) == set(calls)
-    for variant, texts in softcap.ACCEPT.items():
+def test_custom_op_examples(binary, squash, tmp_path):
+    calls = {"in_its_dtype": r"tfr\.squash\(\w+, [\w.]+\)", "in_float32": "cast=.float32."}
+    assert set(squash.ACCEPT) == set(calls)
+    for variant, texts in squash.ACCEPT.items():
         for text in texts:
             result = rewritten(binary, text, tmp_path)
             assert result.changed and re.search(calls[variant], result.text), result.text
-    for text in softcap.REJECT:
+    for text in squash.REJECT:
         result = rewritten(binary, text, tmp_path)
         assert not result.changed, text
     assert "used elsewhere" in result.refused[0]["reason"]
@@ -322,10 +324,14 @@ def test_custom_op_examples(binary, softcap, tmp_path):
 # ------------------------------------------------------------------ a rule file with a fault
 FAULTS = {
     # change of the rule file -> the place, and what is said there
-    "annotation": (("cap: Scalar", "cap: Number"), "18:34", "unknown annotation"),
-    "call": (("softcap(x, cap)", "softcap(x, limit)"), "17:6", "not a parameter of the function"),
-    "effect": (("torch.tanh(x / cap)", "tanh(x / cap)"), "19:12", "may call only what canon.py"),
-    "syntax": (("cap_values(x, cap):", "cap_values(x, cap:"), "13:15", "never closed"),
+    "annotation": (("slope: Scalar", "slope: Number"), "18:36", "unknown annotation"),
+    "call": (("squash(x, slope)", "squash(x, gain)"), "17:6", "not a parameter of the function"),
+    "effect": (
+        ("torch.tanh(x * slope)", "tanh(x * slope)"),
+        "19:12",
+        "may call only what canon.py",
+    ),
+    "syntax": (("squashed(x, slope):", "squashed(x, slope:"), "13:13", "never closed"),
 }
 
 
@@ -335,14 +341,14 @@ def test_fault_in_a_rule_file(kind, binary, tmp_path):
     (old, new), place, message = FAULTS[kind]
     folder = tmp_path / "rules"
     shutil.copytree(RULES, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (folder / "softcap.py").read_text()
+    text = (folder / "squash.py").read_text()
     assert old in text
-    (folder / "softcap.py").write_text(text.replace(old, new, 1))
+    (folder / "squash.py").write_text(text.replace(old, new, 1))
     source, out = tmp_path / "model.py", tmp_path / "out.py"
     shutil.copy(CUSTOM / "model.py", source)
     for where in (["-w"], ["-o", out]):
         done = command(binary, "--rules", folder, *where, source)
         assert done.returncode == 2, done
-        assert re.search(rf"softcap\.py:{place}: .*{message}", done.stderr), done.stderr
+        assert re.search(rf"squash\.py:{place}: .*{message}", done.stderr), done.stderr
         assert done.stdout == "" and not out.exists()
         assert source.read_text() == (CUSTOM / "model.py").read_text()

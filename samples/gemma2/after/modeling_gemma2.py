@@ -83,8 +83,7 @@ class Attention(nn.Module):
         value = value.view(batch, length, -1, self.head_dim).transpose(1, 2)
 
         query, key = tfr.rope(query, key, cos, sin, layout="half", unsqueeze_dim=1, via=apply_rotary)
-        scores = query @ key.transpose(2, 3) * self.scale
-        scores = self.cap * torch.tanh(scores / self.cap)
+        scores = tfr.softcap(query @ key.transpose(2, 3), self.cap, scale=self.scale)
         future = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
         weights = scores.masked_fill(future, float("-inf")).softmax(-1)
         return self.o_proj((weights @ value).transpose(1, 2).reshape(batch, length, -1))
@@ -132,4 +131,4 @@ class Model(nn.Module):
         for layer in self.layers:
             hidden_states = layer(hidden_states, cos, sin)
         logits = self.norm(hidden_states) @ self.embed_tokens.weight.T
-        return self.config.logit_cap * torch.tanh(logits / self.config.logit_cap)
+        return tfr.softcap(logits, self.config.logit_cap)

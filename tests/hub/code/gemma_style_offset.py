@@ -4,6 +4,7 @@
 # expect: fused act_mul GeGLU.forward
 # expect: fused linears GeGLU.forward
 # expect: fused add_rms_norm SandwichLayer.forward
+# expect: fused softcap Tiny.forward
 import torch
 from torch import nn
 

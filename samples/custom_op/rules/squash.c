@@ -1,8 +1,8 @@
-// softcap: y = cap * tanh(x / cap).
+// squash: y = tanh(x * slope).
 //
-// in[0]: x [..., D], f32 or bf16; number[0]: cap; out[0]: as x. Bytes that must move: x and y once.
-// Split: rows of the last dimension. Rounding points: the quotient, tanh and the product are each
-// rounded to x's dtype; with CAST=FLOAT32 only the result is.
+// in[0]: x [..., D], f32 or bf16; number[0]: slope; out[0]: as x. Bytes that must move: x and y once.
+// Split: rows of the last dimension. Rounding points: the product and tanh are each rounded to x's
+// dtype; with CAST=FLOAT32 only the result is.
 #include "codegen_templates/act.h"
 #include "codegen_templates/lay.h"
 
@@ -23,8 +23,8 @@ static int tfr_plan(tfr_call *c) {
     return 0;
 }
 
-TFR_INLINE tfr_v8 softcap(tfr_v8 x, tfr_v8 cap, int dtype) {
-    return cap * tfr_round(tfr_tanh(tfr_round(x / cap, dtype)), dtype);
+TFR_INLINE tfr_v8 squash(tfr_v8 x, tfr_v8 slope, int dtype) {
+    return tfr_tanh(tfr_round(x * slope, dtype));
 }
 
 static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch) {
@@ -32,20 +32,20 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
     const tfr_array *x = &c->in[0], *y = &c->out[0];
     const int64_t n = tfr_last(x), size = tfr_size_of(X_DTYPE);
     const int dtype = CAST == FLOAT32 ? TFR_F32 : X_DTYPE;
-    const tfr_v8 cap = tfr_all((float)c->number[0]);
+    const tfr_v8 slope = tfr_all((float)c->number[0]);
     for (int64_t row = begin; row < end; row++) {
         const char *from = (const char *)x->data + tfr_row(x, row) * size;
         char *to = (char *)y->data + tfr_row(y, row) * size;
         int64_t i = 0;
         for (; i + 8 <= n; i += 8)
-            tfr_store(to, i, softcap(tfr_load(from, i, X_DTYPE), cap, dtype), X_DTYPE);
+            tfr_store(to, i, squash(tfr_load(from, i, X_DTYPE), slope, dtype), X_DTYPE);
         if (i < n)
             tfr_store_part(to, i, n - i,
-                           softcap(tfr_load_part(from, i, n - i, X_DTYPE), cap, dtype), X_DTYPE);
+                           squash(tfr_load_part(from, i, n - i, X_DTYPE), slope, dtype), X_DTYPE);
     }
 }
 
-// For softcap.cu.
+// For squash.cu.
 static int tfr_lay(const tfr_call *c, tfr_layout *l) {
     const tfr_array *of[] = {&c->in[0], &c->out[0]};
     l->units = tfr_last(of[0]) ? tfr_rows(of[0]) : 0;
