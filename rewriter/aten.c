@@ -211,6 +211,40 @@ static tfr_aten_value add_step(lowering *l, tfr_aten_step_kind kind, const tfr_a
     return (tfr_aten_value){.kind = TFR_AV_STEP, .index = l->steps.count - 1};
 }
 
+static bool is_shape(const lowering *l, tfr_value v) {
+    return node(l, v)->op == TFR_V_ATTR && node(l, v)->name == l->words->shape;
+}
+
+// *x.shape, *x.shape[:-1], or what `*rest, last = x.shape` calls rest: sizes of a tensor, of as
+// many dimensions as it has.
+static bool sizes_of(lowering *l, tfr_value v, tfr_aten_value *out) {
+    if (node(l, v)->op == TFR_V_OPAQUE && node(l, v)->name == l->words->splat)
+        v = operand(l, v, 0);
+    const tfr_vnode *n = node(l, v);
+    tfr_str left = TFR_STR("");
+    if (n->op == TFR_V_OPAQUE && n->arg_count == 1) {
+        left = text_of(l, n->name);
+        if (left.len < 4 || memcmp(left.data, "*0-", 3) != 0)
+            return false;
+        left = (tfr_str){left.data + 2, left.len - 2};
+    } else if (n->op == TFR_V_INDEX && node(l, operand(l, v, 1))->op == TFR_V_SLICE) {
+        tfr_value slice = operand(l, v, 1), stop = operand(l, slice, 1);
+        left = text_of(l, node(l, stop)->name);
+        if (node(l, operand(l, slice, 0))->name != l->words->none || left.len < 2 ||
+            node(l, operand(l, slice, 2))->name != l->words->none || left.data[0] != '-' ||
+            node(l, stop)->op != TFR_V_CONST)
+            return false;
+    }
+    v = left.len ? operand(l, v, 0) : v;
+    if (!is_shape(l, v))
+        return false;
+    tfr_aten_value tensor = value_of(l, operand(l, v, 0));
+    long dropped = left.len ? -strtol(tfr_str_dup(l->arena, left), NULL, 10) : 0;
+    *out = (tfr_aten_value){
+        .kind = TFR_AV_SIZES, .index = keep(l, &tensor, 1), .count = (uint32_t)dropped};
+    return true;
+}
+
 // Several arguments for one parameter: the items of a tuple, or those that are left.
 static tfr_aten_value make_list(lowering *l, const tfr_aten_parameter *p, const tfr_arg *args,
                                 uint32_t count) {
@@ -220,6 +254,8 @@ static tfr_aten_value make_list(lowering *l, const tfr_aten_parameter *p, const 
     }
     tfr_aten_value *items = TFR_NEW_ARRAY(l->arena, tfr_aten_value, count);
     for (uint32_t i = 0; i < count; i++) {
+        if (p->type == TFR_AT_INT && sizes_of(l, args[i].value, &items[i]))
+            continue;
         items[i] = value_of(l, args[i].value);
         if (!fits(l, p, items[i]))
             fail(l, "this list with", text_of(l, node(l, args[i].value)->name));
@@ -329,10 +365,6 @@ static tfr_aten_value lower_module(lowering *l, tfr_value v) {
     }
 }
 
-static bool is_shape(const lowering *l, tfr_value v) {
-    return node(l, v)->op == TFR_V_ATTR && node(l, v)->name == l->words->shape;
-}
-
 static tfr_aten_value lower_size(lowering *l, tfr_value shape, tfr_aten_value dim) {
     tfr_aten_value args[] = {value_of(l, operand(l, shape, 0)), dim};
     return is_number(dim) ? add_step(l, TFR_AS_SIZE, NULL, args, 2)
@@ -367,28 +399,56 @@ static tfr_aten_value lower_item(lowering *l, tfr_value v) {
     if (node(l, of)->op == TFR_V_ATEN &&
         tfr_str_eq(text_of(l, node(l, of)->name), TFR_STR("chunk")))
         return lower_chunk(l, of, item);
+    if (node(l, of)->op == TFR_V_ATEN &&
+        tfr_str_eq(text_of(l, node(l, of)->name), TFR_STR("unbind"))) {
+        tfr_aten_value dim =
+            node(l, of)->arg_count > 1 ? value_of(l, operand(l, of, 1)) : number(0);
+        tfr_aten_value args[] = {value_of(l, operand(l, of, 0)), dim, number(item)};
+        return call_of_values(l, "select", args, 3);
+    }
     return fail(l, "an item of", text_of(l, node(l, of)->name));
 }
 
-// x.shape[i], or x[..., start:stop:step].
-static tfr_aten_value lower_index(lowering *l, tfr_value v) {
-    tfr_value object = operand(l, v, 0), key = operand(l, v, 1);
-    if (is_shape(l, object))
-        return lower_size(l, object, value_of(l, key));
-    tfr_value slice = operand(l, key, 1);
-    if (node(l, key)->op != TFR_V_TUPLE || node(l, key)->arg_count != 2 ||
-        node(l, operand(l, key, 0))->name != l->words->ellipsis ||
-        node(l, slice)->op != TFR_V_SLICE)
-        return fail(l, "a subscript other than", TFR_STR("[..., a:b:c]"));
-    tfr_aten_value args[5] = {value_of(l, object), number(-1)};
+static tfr_aten_value lower_slice(lowering *l, tfr_aten_value x, double dim, tfr_value slice) {
+    tfr_aten_value args[5] = {x, number(dim)};
     for (uint32_t i = 0; i < 3; i++)
         args[2 + i] = value_of(l, operand(l, slice, i));
+    if (args[2].kind == TFR_AV_NONE && args[3].kind == TFR_AV_NONE && args[4].kind == TFR_AV_NONE)
+        return x;
     if (args[4].kind == TFR_AV_NONE)
         args[4] = number(1);
     return call_of_values(l, "[...,:]", args, 5);
 }
 
-static bool integer_kind(const lowering *l, const tfr_vnode *n, tfr_aten_step_kind *kind) {
+// x.shape[i], x[..., start:stop:step] or x[:, start:stop:step].
+static tfr_aten_value lower_index(lowering *l, tfr_value v) {
+    tfr_value object = operand(l, v, 0), key = operand(l, v, 1);
+    if (is_shape(l, object))
+        return lower_size(l, object, value_of(l, key));
+    tfr_aten_value x = value_of(l, object);
+    double count = node(l, key)->op == TFR_V_TUPLE ? node(l, key)->arg_count : 0, from = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        tfr_value item = operand(l, key, i);
+        if (node(l, item)->name == l->words->ellipsis && node(l, item)->op == TFR_V_CONST)
+            from = -count; // dimensions from the last on
+        else if (node(l, item)->op == TFR_V_SLICE)
+            x = lower_slice(l, x, from + i, item);
+        else
+            count = 0;
+    }
+    return count > 0 ? x : fail(l, "a subscript other than", TFR_STR("[..., a:b:c]"));
+}
+
+// Whether a value is a whole number at run time.
+static bool is_whole(lowering *l, tfr_value v) {
+    tfr_aten_value value = value_of(l, v);
+    const binding *b = value.kind == TFR_AV_ARGUMENT ? find_binding(l, v) : NULL;
+    return is_step_of(l, value, false) || (b && b->kind == TFR_P_INT) ||
+           (value.kind == TFR_AV_NUMBER && value.number == (double)(int64_t)value.number);
+}
+
+static bool integer_kind(lowering *l, tfr_value v, tfr_aten_step_kind *kind) {
+    const tfr_vnode *n = node(l, v);
     const tfr_words *w = l->words;
     const struct {
         tfr_name name;
@@ -398,7 +458,9 @@ static bool integer_kind(const lowering *l, const tfr_vnode *n, tfr_aten_step_ki
                  {w->mul, TFR_AS_MUL},
                  {w->floordiv, TFR_AS_FLOORDIV}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (table[i].name == n->name && n->type == TFR_T_NUMBER && n->arg_count == 2) {
+        if (table[i].name == n->name && n->arg_count == 2 &&
+            (n->type == TFR_T_NUMBER ||
+             (is_whole(l, operand(l, v, 0)) && is_whole(l, operand(l, v, 1))))) {
             *kind = table[i].kind;
             return true;
         }
@@ -419,16 +481,39 @@ static tfr_aten_value lower_clamp(lowering *l, tfr_value v) {
     return pair[0];
 }
 
+// x.unflatten(-1, sizes) is x.view(*x.shape[:-1], *sizes).
+static tfr_aten_value lower_unflatten(lowering *l, tfr_value v) {
+    static const tfr_aten_parameter whole = {.type = TFR_AT_INT};
+    const tfr_arg *args = l->flow->args.items + node(l, v)->first_arg;
+    tfr_aten_value x = value_of(l, args[0].value), dim = value_of(l, args[1].value);
+    tfr_aten_value sizes = make_list(l, &whole, args + 2, 1);
+    if (dim.kind != TFR_AV_NUMBER || dim.number != -1)
+        return fail(l, "this use of", TFR_STR("unflatten"));
+    tfr_aten_value *items = TFR_NEW_ARRAY(l->arena, tfr_aten_value, sizes.count + 1);
+    items[0] = (tfr_aten_value){.kind = TFR_AV_SIZES, .index = keep(l, &x, 1), .count = 1};
+    for (uint32_t i = 0; i < sizes.count; i++)
+        items[i + 1] = l->values.items[sizes.index + i];
+    sizes.index = keep(l, items, ++sizes.count);
+    tfr_aten_value pair[] = {x, sizes};
+    return call_of_values(l, "view", pair, 2);
+}
+
 static tfr_aten_value lower_aten(lowering *l, tfr_value v) {
     const tfr_vnode *n = node(l, v);
     tfr_aten_step_kind kind;
-    if (integer_kind(l, n, &kind)) {
+    if (integer_kind(l, v, &kind)) {
         tfr_aten_value pair[] = {value_of(l, operand(l, v, 0)), value_of(l, operand(l, v, 1))};
         return add_step(l, kind, NULL, pair, 2);
     }
     tfr_str name = text_of(l, n->name);
     if (tfr_str_eq(name, TFR_STR("clamp")) && is_tensor(l, value_of(l, operand(l, v, 0))))
         return lower_clamp(l, v);
+    if (tfr_str_eq(name, TFR_STR("unflatten")) && n->arg_count == 3)
+        return lower_unflatten(l, v);
+    if (n->name == l->words->neg && is_step_of(l, value_of(l, operand(l, v, 0)), false)) {
+        tfr_aten_value pair[] = {number(0), value_of(l, operand(l, v, 0))};
+        return add_step(l, TFR_AS_SUB, NULL, pair, 2);
+    }
     bool literal = false;
     const row *r = find_row(l, name, n, &literal);
     if (!r || !n->arg_count)
@@ -507,10 +592,19 @@ static bool lower_node(lowering *l, tfr_value v, tfr_aten_value *out) {
             return false;
         *out = lower_aten(l, v);
         return true;
+    case TFR_V_OPAQUE: { // x.view(*shape, -1)
+        bool literal;
+        const row *r = n->arg_count > 1 ? find_row(l, text_of(l, n->name), n, &literal) : NULL;
+        if (r)
+            *out = call(l, r, l->flow->args.items + n->first_arg, n->arg_count);
+        return r != NULL;
+    }
     case TFR_V_ITEM:
         *out = lower_item(l, v);
         return true;
     case TFR_V_INDEX:
+        if (node(l, operand(l, v, 1))->op == TFR_V_SLICE && is_shape(l, operand(l, v, 0)))
+            return false;
         *out = lower_index(l, v);
         return true;
     case TFR_V_MODULE:
@@ -554,9 +648,13 @@ static void lower_needed(lowering *l, const tfr_value *roots, uint32_t root_coun
 static void note_last(lowering *l, tfr_aten_value value, uint32_t at) {
     if (value.kind == TFR_AV_STEP)
         l->steps.items[value.index].last = at;
-    for (uint32_t i = 0; value.kind == TFR_AV_LIST && i < value.count; i++)
-        if (l->values.items[value.index + i].kind == TFR_AV_STEP)
-            l->steps.items[l->values.items[value.index + i].index].last = at;
+    for (uint32_t i = 0; value.kind == TFR_AV_LIST && i < value.count; i++) {
+        tfr_aten_value item = l->values.items[value.index + i];
+        if (item.kind == TFR_AV_SIZES)
+            item = l->values.items[item.index];
+        if (item.kind == TFR_AV_STEP)
+            l->steps.items[item.index].last = at;
+    }
 }
 
 static const tfr_aten_program *finish(lowering *l, const tfr_aten_value *results, uint32_t count,
@@ -683,91 +781,4 @@ void tfr_aten_read_acts(tfr_aten_parts *parts, const tfr_rules *rules, tfr_arena
             tfr_str_dup(arena, tfr_names_text(names, scope->functions.items[i].name));
         parts->act_count = i + 1;
     }
-}
-
-// ---- printing -------------------------------------------------------------------------------
-
-static void print_value(tfr_buf *out, const tfr_aten_program *p, tfr_aten_value value) {
-    switch (value.kind) {
-    case TFR_AV_NONE:
-    case TFR_AV_LIST: // printed by print_argument: lists do not nest
-        tfr_buf_format(out, "None");
-        break;
-    case TFR_AV_STEP:
-        tfr_buf_format(out, "%%%u", value.index + 1);
-        break;
-    case TFR_AV_TENSOR:
-        tfr_buf_format(out, "%s", p->tensors[value.index]);
-        break;
-    case TFR_AV_ARGUMENT:
-        tfr_buf_format(out, "%s", p->numbers[value.index]);
-        break;
-    case TFR_AV_NUMBER:
-        tfr_buf_format(out, "%.17g", value.number);
-        break;
-    case TFR_AV_BOOL:
-        tfr_buf_format(out, "%s", value.number != 0 ? "True" : "False");
-        break;
-    case TFR_AV_DTYPE:
-        tfr_buf_format(out, "%s", dtypes[value.index]);
-        break;
-    case TFR_AV_TEXT:
-        tfr_buf_format(out, "'%s'", value.text);
-        break;
-    }
-}
-
-static void print_argument(tfr_buf *out, const tfr_aten_program *p, tfr_aten_value value) {
-    if (value.kind != TFR_AV_LIST) {
-        print_value(out, p, value);
-        return;
-    }
-    tfr_buf_format(out, "[");
-    for (uint32_t i = 0; i < value.count; i++) {
-        tfr_buf_format(out, "%s", i ? ", " : "");
-        print_value(out, p, p->values[value.index + i]);
-    }
-    tfr_buf_format(out, "]");
-}
-
-static void print_step(tfr_buf *out, const tfr_aten_program *p, const tfr_aten_step *step) {
-    static const char *const words[] = {
-        [TFR_AS_CALL] = "",   [TFR_AS_ACT] = "act",      [TFR_AS_NORM] = "norm",
-        [TFR_AS_SELECT] = "", [TFR_AS_SIZE] = "size",    [TFR_AS_DTYPE] = "dtype",
-        [TFR_AS_IN] = " in ", [TFR_AS_ADD] = " + ",      [TFR_AS_SUB] = " - ",
-        [TFR_AS_MUL] = " * ", [TFR_AS_FLOORDIV] = " // "};
-    const tfr_aten_value *args = p->values + step->first;
-    const tfr_aten_op *op = step->op;
-    if (step->kind == TFR_AS_SELECT) {
-        print_value(out, p, args[1]);
-        tfr_buf_format(out, " if ");
-        print_value(out, p, args[0]);
-        tfr_buf_format(out, " else ");
-        print_value(out, p, args[2]);
-        return;
-    }
-    bool infix = step->kind >= TFR_AS_IN;
-    if (op)
-        tfr_buf_format(out, "%s%s%s", op->name + strlen("aten::"), *op->overload ? "." : "",
-                       op->overload);
-    tfr_buf_format(out, "%s%s", infix ? "" : words[step->kind], infix ? "" : "(");
-    for (uint32_t i = 0; i < step->count; i++) {
-        tfr_buf_format(out, "%s", !i ? "" : infix ? words[step->kind] : ", ");
-        print_argument(out, p, args[i]);
-    }
-    tfr_buf_format(out, "%s", infix ? "" : ")");
-}
-
-void tfr_aten_print(tfr_buf *out, const tfr_aten_program *p) {
-    for (uint32_t s = 0; s < p->step_count; s++) {
-        tfr_buf_format(out, "%%%u = ", s + 1);
-        print_step(out, p, &p->steps[s]);
-        tfr_buf_format(out, "\n");
-    }
-    tfr_buf_format(out, "return");
-    for (uint32_t i = 0; i < p->result_count; i++) {
-        tfr_buf_format(out, "%s", i ? ", " : " ");
-        print_value(out, p, p->results[i]);
-    }
-    tfr_buf_format(out, "\n");
 }

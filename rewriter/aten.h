@@ -30,6 +30,7 @@ typedef enum tfr_aten_value_kind {
     TFR_AV_DTYPE,    // TFR_ATEN_DTYPES by index
     TFR_AV_TEXT,     // text
     TFR_AV_LIST,     // values[index] .. values[index + count - 1]
+    TFR_AV_SIZES,    // in a list: the sizes of the tensor values[index] but the last `count`
 } tfr_aten_value_kind;
 
 typedef struct tfr_aten_value {

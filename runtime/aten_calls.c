@@ -56,6 +56,15 @@ static int64_t integer_of(const frame *f, tfr_aten_value v) {
                                     : (int64_t)number_of(f, v);
 }
 
+// How many sizes TFR_AV_SIZES stands for, and where they are.
+static int64_t sizes_of(const frame *f, tfr_aten_value v, int64_t **sizes) {
+    tfr_tensor t = tensor_of(f, f->p->values[v.index]);
+    int64_t ndim = 0;
+    if (!t || tfr_torch.aoti_torch_get_dim(t, &ndim) || tfr_torch.aoti_torch_get_sizes(t, sizes))
+        return 0;
+    return ndim > v.count ? ndim - v.count : 0;
+}
+
 static bool is_missing(const frame *f, const tfr_aten_parameter *p, tfr_aten_value v) {
     return p->type == TFR_AT_TENSOR && !p->optional && v.kind == TFR_AV_TENSOR && !tensor_of(f, v);
 }
@@ -96,8 +105,16 @@ static tfr_value_bits make_argument(const frame *f, const tfr_aten_parameter *p,
     tfr_list list = NULL;
     if (v.kind == TFR_AV_LIST)
         tfr_torch.torch_new_list_reserve_size(v.count, &list);
-    for (uint32_t i = 0; i < v.count && list; i++)
-        tfr_torch.torch_list_push_back(list, make_one(f, p, f->p->values[v.index + i]));
+    for (uint32_t i = 0; i < v.count && list; i++) {
+        tfr_aten_value item = f->p->values[v.index + i];
+        int64_t count = 0, *sizes = NULL;
+        if (item.kind == TFR_AV_SIZES)
+            count = sizes_of(f, item, &sizes);
+        else
+            tfr_torch.torch_list_push_back(list, make_one(f, p, item));
+        for (int64_t k = 0; k < count; k++)
+            tfr_torch.torch_list_push_back(list, (tfr_value_bits)sizes[k]);
+    }
     tfr_value_bits bits = list ? (tfr_value_bits)(uintptr_t)list : make_one(f, p, v);
     return p->optional ? tfr_torch_give_some(bits) : bits;
 }
@@ -105,6 +122,11 @@ static tfr_value_bits make_argument(const frame *f, const tfr_aten_parameter *p,
 // ------------------------------------------------------------------ calls
 static void flatten(const frame *f, tfr_aten_type type, tfr_aten_value v, tfr_flat_call *out) {
     uint32_t *count = type == TFR_AT_TENSOR ? &out->tensor_count : &out->integer_count;
+    int64_t *sizes = NULL, rest = v.kind == TFR_AV_SIZES ? sizes_of(f, v, &sizes) : 0;
+    for (int64_t i = 0; i < rest && *count < TFR_FLAT_MAX; i++)
+        out->integers[(*count)++] = sizes[i];
+    if (v.kind == TFR_AV_SIZES)
+        return;
     if (v.kind == TFR_AV_NONE || *count == TFR_FLAT_MAX)
         return;
     if (type == TFR_AT_TENSOR)

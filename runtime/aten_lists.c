@@ -26,11 +26,30 @@ static bool unsqueeze(tfr_tensor x, int64_t dim, tfr_tensor *out) {
     return call("aten::unsqueeze", "", stack, out);
 }
 
+// What stands for -1 in a view's sizes: as many as there are elements left for it.
+static bool fill_in(tfr_tensor x, int64_t *wanted, uint32_t count) {
+    int64_t ndim, *sizes, elements = 1, known = 1, *open = NULL;
+    if (tfr_torch.aoti_torch_get_dim(x, &ndim) || tfr_torch.aoti_torch_get_sizes(x, &sizes))
+        return false;
+    for (int64_t i = 0; i < ndim; i++)
+        elements *= sizes[i];
+    for (uint32_t i = 0; i < count; i++)
+        if (wanted[i] == -1)
+            open = &wanted[i];
+        else
+            known *= wanted[i];
+    if (open && known)
+        *open = elements / known;
+    return !open || known;
+}
+
 // view(x, sizes) is view_as a tensor of those sizes, which needs no memory but one element.
 static bool view(const char *op, const tfr_flat_call *c, tfr_tensor *out) {
-    int64_t strides[TFR_FLAT_MAX] = {0};
+    int64_t strides[TFR_FLAT_MAX] = {0}, sizes[TFR_FLAT_MAX];
     tfr_tensor shape;
-    if (tfr_torch.aoti_torch_empty_strided(c->integer_count, c->integers, strides,
+    memcpy(sizes, c->integers, sizeof sizes);
+    if (!fill_in(c->tensors[0], sizes, c->integer_count) ||
+        tfr_torch.aoti_torch_empty_strided(c->integer_count, sizes, strides,
                                            tfr_torch.aoti_torch_dtype_float32(),
                                            tfr_torch.aoti_torch_device_type_cpu(), 0, &shape))
         return false;

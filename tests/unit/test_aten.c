@@ -71,6 +71,12 @@ static void refusals(void) {
         {"x.to(torch.float32, copy=True) * y", "these arguments of to"},
         {"x if x.dtype == y.dtype else x * y", "the comparison =="},
         {"x.chunk(2, -1)[2] * y", "this use of chunk"},
+        {"x[:, 1:] * x[:, :, None]", "a subscript other than [..., a:b:c]"},
+        {"x[:, 1:] * x.unbind(-1)[1]", NULL},
+        {"x.reshape(y.shape) * y", NULL},
+        {"x.view(*x.shape[:-2], -1) * y", NULL},
+        {"x.view(*x.shape[1:], -1) * y", "this use of *"},
+        {"x.unflatten(0, (1, -1)) * y", "this use of unflatten"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tfr_arena *arena = tfr_arena_new();
