@@ -597,7 +597,8 @@ def find_blocks(module, cls, graphs, rms_classes, rotating, add):
             names = ",".join(dict.fromkeys(n.op[5:] for n in group))
             add(cls.name, "projections", min(n.line for n in group), f"{kind}:{names}")
         for kind, node in residuals(module, cls, graph, rms_classes):
-            add(cls.name, "residual", node.line, kind)
+            own = node.owner.owner is cls  # in a method of the class: where it stands
+            add(cls.name, "residual", node.own_line if own else node.line, kind)
         find_ropes(cls.name, graph, rotating, add)
 
 

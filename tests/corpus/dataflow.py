@@ -14,12 +14,14 @@ MAX_NODES = 20_000
 
 class Node:
     """One value. `op` is the name of a call or an operator; `path` says under which conditions the
-    value is made, as (line of the condition, branch) pairs."""
+    value is made, as (line of the condition, branch) pairs. In a method or function that is seen
+    through, `line` is that of its call, `own_line` the value's own."""
 
-    __slots__ = ("op", "args", "line", "end_line", "path", "users", "index", "owner")
+    __slots__ = ("op", "args", "line", "end_line", "own_line", "path", "users", "index", "owner")
 
-    def __init__(self, op, args, line, end_line, path, index, owner):
+    def __init__(self, op, args, line, end_line, own_line, path, index, owner):
         self.op, self.args, self.line, self.end_line = op, args, line, end_line
+        self.own_line = own_line
         self.path, self.index, self.owner, self.users = path, index, owner, []
 
     def __repr__(self):
@@ -123,12 +125,13 @@ class Graph:
         if fresh or key not in self.table:
             if len(self.nodes) > MAX_NODES:
                 return self.nodes[0]
-            where = self.outer or where
+            own, where = where, self.outer or where
             node = Node(
                 op,
                 tuple(args),
                 where.lineno,
                 where.end_lineno,
+                own.lineno,
                 self.path,
                 len(self.nodes),
                 self.entered[-1] if self.entered else self.method,
