@@ -100,6 +100,24 @@ static uint32_t exact_number(const graph *g, tfr_value v, uint32_t epoch, tfr_nu
     return tfr_numbers_get(numbers, key, count);
 }
 
+// By block: it ends by leaving the function.
+static bool *find_leaving(const tfr_flow *f, tfr_arena *arena) {
+    bool *leaves = TFR_NEW_ARRAY(arena, bool, f->blocks.count);
+    for (uint32_t i = 0; i < f->events.count; i++)
+        if (f->events.items[i].kind == TFR_EV_RETURN || f->events.items[i].kind == TFR_EV_RAISE)
+            leaves[f->events.items[i].block] = true;
+    return leaves;
+}
+
+// Whether nothing comes to `block` from `past`: that leaves the function, unless a try or with
+// around it could stop that.
+static bool never_comes(const tfr_flow *f, const bool *leaves, uint32_t past, uint32_t block) {
+    bool left = false;
+    for (; past && !tfr_flow_within(f, block, past); past = f->blocks.items[past].parent)
+        left = (left || leaves[past]) && !f->blocks.items[past].guarded;
+    return left;
+}
+
 static graph *graph_new(const tfr_flow *f, tfr_numbers *numbers) {
     tfr_arena *arena = numbers->arena;
     graph *g = TFR_NEW(arena, graph);
@@ -114,9 +132,14 @@ static graph *graph_new(const tfr_flow *f, tfr_numbers *numbers) {
             (v->kind == TFR_VER_PHI && n->op == TFR_V_OPAQUE && !n->arg_count))
             g->version[v->value] = i;
     }
-    for (uint32_t v = 1, epoch = 0; v < f->nodes.count; v++) {
-        while (epoch < f->events.count && f->events.items[epoch].seq < f->nodes.items[v].seq)
-            epoch++;
+    const bool *leaves = find_leaving(f, arena);
+    for (uint32_t v = 1, events = 0; v < f->nodes.count; v++) {
+        while (events < f->events.count && f->events.items[events].seq < f->nodes.items[v].seq)
+            events++;
+        uint32_t epoch = events; // the last one that is on the way here
+        while (epoch &&
+               never_comes(f, leaves, f->events.items[epoch - 1].block, f->nodes.items[v].block))
+            epoch--;
         g->exact[v] = exact_number(g, v, epoch, numbers);
     }
     return g;
