@@ -6,7 +6,8 @@ A program is a module's forward: blocks that the rules know in random spellings,
 loops, try, with and match, in methods and functions of their own, with writes, aliases, rebinding,
 closures and early returns between their parts. Original and result must compute the same bits, log
 the same effects, raise the same exceptions, and be equal to `verify --symbolic`. A program that
-fails is made smaller line by line and written to DIR. Extends the blocks and changes of
+fails is made smaller line by line and written to DIR. What docs/NUMERICS.md lists under "Errors"
+and "Layout of mixed operands" is found too, about once in ten thousand programs. Extends the blocks and changes of
 tests/edge/test_properties.py; the seed alone says which program it is.
 """
 
