@@ -54,6 +54,32 @@ static void language_init(void) {
 
 const char *tfr_kind_name(tfr_kind kind) { return kind_names[kind]; }
 
+#define LONGEST_QUOTE 60
+
+tfr_str tfr_tree_quote(const tfr_tree *tree, uint32_t node, tfr_arena *arena) {
+    tfr_buf out = {.arena = arena};
+    if (!node || tfr_tree_kind(tree, node) == TFR_N_FUNCTION)
+        return tfr_buf_str(&out);
+    tfr_str text = tfr_tree_text(tree, node);
+    size_t shown = 0;
+    bool space = false;
+    for (size_t i = 0; i < text.len; i++) {
+        bool blank = strchr(" \t\r\n\f\\", text.data[i]);
+        bool starts = ((unsigned char)text.data[i] & 0xc0) != 0x80; // of a character
+        shown += !blank && starts ? 1u + space : 0;
+        if (shown > LONGEST_QUOTE) {
+            tfr_buf_add_str(&out, TFR_STR("..."));
+            break;
+        }
+        if (!blank && space)
+            tfr_buf_add(&out, " ", 1);
+        if (!blank)
+            tfr_buf_add(&out, text.data + i, 1);
+        space = blank;
+    }
+    return tfr_buf_str(&out);
+}
+
 tfr_str tfr_tree_text(const tfr_tree *tree, uint32_t node) {
     const tfr_node *n = &tree->nodes[node];
     return (tfr_str){tree->src->text.data + n->start, n->end - n->start};

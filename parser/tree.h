@@ -88,6 +88,9 @@ uint32_t tfr_tree_parameter_name(const tfr_tree *tree, uint32_t parameter);
 // Pre-order step within the subtree of `root`; 0 at its end. `skip_children` passes over them.
 uint32_t tfr_tree_walk(const tfr_tree *tree, uint32_t root, uint32_t node, bool skip_children);
 
+// The text of a node for a message: on one line, cut short; "" for a whole definition.
+tfr_str tfr_tree_quote(const tfr_tree *tree, uint32_t node, tfr_arena *arena);
+
 // "attribute", "call", ...: the grammar's name, for messages.
 const char *tfr_kind_name(tfr_kind kind);
 

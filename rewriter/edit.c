@@ -30,7 +30,10 @@ static void render_leaf(tfr_plan *p, tfr_buf *out, uint32_t match, uint32_t leaf
         if (n->op == TFR_V_CONST)
             tfr_buf_add_str(out, tfr_plan_text(p, n->name));
         else if (!render_own_attribute(p, out, arg.value))
-            tfr_plan_fail(p, match, "an input has no expression of its own in this function");
+            tfr_plan_fail(
+                p, match, 0,
+                "an input is made inside a call: it would have to be an expression of this "
+                "function");
         return;
     }
     switch (tfr_tree_kind(p->tree, arg.ast)) {
@@ -40,7 +43,10 @@ static void render_leaf(tfr_plan *p, tfr_buf *out, uint32_t match, uint32_t leaf
     case TFR_N_EXPRESSION_LIST:
     case TFR_N_LIST_SPLAT:
     case TFR_N_DICT_SPLAT:
-        tfr_plan_fail(p, match, "an input is an expression that cannot be an argument");
+        tfr_plan_fail(
+            p, match, arg.ast,
+            "an input is an expression that cannot be an argument: it would have to be assigned "
+            "to a name before");
         return;
     default:
         render_span(p, out, tfr_plan_node(p, arg.ast)->start, tfr_plan_node(p, arg.ast)->end, 0);
@@ -65,7 +71,9 @@ static void render_module(tfr_plan *p, tfr_buf *out, uint32_t match, uint32_t le
         if (ast == TFR_NO_TEST)
             continue;
         if (!ast || count == MAX_TESTS) {
-            tfr_plan_fail(p, match, "branch: it runs under too many conditions");
+            tfr_plan_fail(
+                p, match, f->blocks.items[block].test_ast,
+                "branch: it runs under more than 8 conditions: it would have to run under fewer");
             return;
         }
         tests[count].ast = ast;
@@ -358,7 +366,9 @@ static bool edit_insertion(tfr_plan *p, tfr_edits *edits, uint32_t match) {
         to_line_start(p, tfr_plan_node(p, ast)->start) != 0) {
         indent_at(p, tfr_plan_node(p, ast)->start, &indent);
         if (to_line_start(p, tfr_plan_node(p, ast)->start) != indent.len)
-            return tfr_plan_fail(p, match, "its statement shares a line with another one");
+            return tfr_plan_fail(
+                p, match, ast,
+                "its statement shares a line with another one: it would have to stand alone");
     }
     indent_at(p, tfr_plan_node(p, ast)->start, &indent);
     start = tfr_plan_node(p, ast)->start - (uint32_t)indent.len;
@@ -496,8 +506,10 @@ static bool edit_removal(tfr_plan *p, tfr_edits *edits, uint32_t first, uint32_t
     uint32_t ast = p->flow->statements.items[statement].ast, start, end;
     tfr_str trailing, indent;
     if (!own_lines(p, ast, &start, &end, &trailing))
-        return tfr_plan_fail(p, p->count - 1,
-                             "a statement that it takes in shares a line with another one");
+        return tfr_plan_fail(
+            p, p->count - 1, ast,
+            "a statement that it takes in shares a line with another one: it would have to "
+            "stand alone");
     indent_at(p, tfr_plan_node(p, ast)->start, &indent);
     tfr_buf out = {.arena = p->arena};
     keep_comments(p, &out, ast, indent);
@@ -551,7 +563,9 @@ static void edit_home(tfr_plan *p, tfr_edits *edits, uint32_t index) {
         return;
     at -= (uint32_t)indent.len;
     if (at > 0 && to_line_start(p, at) != 0) {
-        tfr_plan_fail(p, h->match, "a comment inside it has no place to go");
+        tfr_plan_fail(p, h->match, 0,
+                      "a comment inside it has no place to go: it would have to stand before the "
+                      "statement");
         return;
     }
     add_edit(p, edits, at, at, &comments);
@@ -576,7 +590,7 @@ bool tfr_plan_edit(tfr_plan *p, tfr_edits *edits) {
         ok = edit_removal(p, edits, first, s);
     for (uint32_t i = 0; i < p->homes.count && ok; i++)
         edit_home(p, edits, i);
-    if (p->reason)
+    if (p->misfit.reason)
         return false;
     sort_edits(edits, first);
     return true;

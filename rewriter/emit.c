@@ -3,11 +3,11 @@
 // planned here is proved afterwards by lowering the new text and comparing (check.c).
 #include "rewriter/emit_plan.h"
 
-#define TFR_UNREAD "nothing reads what it makes"
+#define TFR_UNREAD "nothing reads what it makes: the code would have to use it"
 
-bool tfr_plan_fail(tfr_plan *p, uint32_t match, const char *reason) {
-    if (!p->reason)
-        p->reason = reason, p->bad = match;
+bool tfr_plan_fail(tfr_plan *p, uint32_t match, uint32_t ast, const char *reason) {
+    if (!p->misfit.reason)
+        p->misfit = (tfr_misfit){match, ast, reason};
     return false;
 }
 
@@ -426,7 +426,7 @@ static tfr_str choose_name(tfr_plan *p, uint32_t match, uint32_t root, binding_c
         tfr_name name = f->versions.items[c.direct].name;
         if (!p->live[c.direct] && !c.copy) {
             if (!feeds_another(p, match, root)) // nothing would prove its inputs
-                tfr_plan_fail(p, match, TFR_UNREAD);
+                tfr_plan_fail(p, match, 0, TFR_UNREAD);
             return TFR_STR("_");
         }
         if (usable(p, match, name, from, start_of(p, c.statement), absorbed))
@@ -519,13 +519,17 @@ static bool check_members(tfr_plan *p) {
             if (is_root(&p->matches[m], value) || !text || view ||
                 (n->op != TFR_V_ATEN && n->op != TFR_V_MODULE))
                 continue;
+            if (!survives(p, text))
+                continue;
             const tfr_statement *s = &p->flow->statements.items[n->statement];
-            if (survives(p, text))
-                return tfr_plan_fail(p, m,
-                                     s->first_event != s->end_event && !binds_live(p, n->statement)
-                                         ? "a part of it is computed by a statement that runs "
-                                           "code with unknown effects and has to stay"
-                                         : "a value from its middle is used elsewhere too");
+            if (s->first_event != s->end_event && !binds_live(p, n->statement))
+                return tfr_plan_fail(p, m, p->flow->events.items[s->first_event].ast,
+                                     "this is not known to have no effects, so its statement "
+                                     "stays, and a part of the block with it: both would have to "
+                                     "stand in statements of their own");
+            return tfr_plan_fail(p, m, text,
+                                 "this value from its middle is used elsewhere too: it would have "
+                                 "to be used by the block alone");
         }
     return true;
 }
@@ -535,13 +539,13 @@ static bool check_read(tfr_plan *p) {
     for (uint32_t m = 0; m < p->count; m++)
         if (!p->outputs[m].insert &&
             p->removed[tfr_flow_node(p->flow, p->matches[m].roots[0])->statement])
-            return tfr_plan_fail(p, m, TFR_UNREAD);
+            return tfr_plan_fail(p, m, 0, TFR_UNREAD);
     return true;
 }
 
 bool tfr_emit_function(tfr_edits *edits, tfr_flow *flow, const tfr_match *matches,
                        const tfr_place *places, uint32_t count, tfr_str alias, tfr_arena *arena,
-                       uint32_t *bad, const char **reason) {
+                       tfr_misfit *misfit) {
     tfr_plan p = {.flow = flow,
                   .tree = flow->module->scope->tree,
                   .matches = matches,
@@ -560,13 +564,11 @@ bool tfr_emit_function(tfr_edits *edits, tfr_flow *flow, const tfr_match *matche
     for (uint32_t m = 0; m < count; m++)
         plan_output(&p, m, absorbed);
     find_removed(&p, absorbed);
-    if (!p.reason && check_read(&p) && check_members(&p))
+    if (!p.misfit.reason && check_read(&p) && check_members(&p))
         tfr_plan_edit(&p, edits);
-    if (p.reason) {
-        edits->count = first;
-        *bad = p.bad;
-        *reason = p.reason;
-        return false;
-    }
-    return true;
+    if (!p.misfit.reason)
+        return true;
+    edits->count = first;
+    *misfit = p.misfit;
+    return false;
 }

@@ -27,6 +27,9 @@ typedef struct tfr_place {
     uint32_t block;
 } tfr_place;
 
+// The call in this function's text in which a value is made, seen through; 0: none.
+uint32_t tfr_emit_call(const tfr_flow *flow, tfr_value value);
+
 // The function of the file in which a value is made, seen through from here; UINT32_MAX: this one.
 uint32_t tfr_emit_helper(const tfr_flow *flow, tfr_value value);
 
@@ -34,9 +37,13 @@ uint32_t tfr_emit_helper(const tfr_flow *flow, tfr_value value);
 void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match);
 
 // Plans all chosen matches of a function together and appends the edits, in order of position.
-// False: match number *bad cannot be emitted together with the others, for *reason.
+// False: one of them cannot be emitted together with the others.
+typedef struct tfr_misfit {
+    uint32_t match, ast; // its number, and where the cause stands; ast 0: the match
+    const char *reason;
+} tfr_misfit;
 bool tfr_emit_function(tfr_edits *edits, tfr_flow *flow, const tfr_match *matches,
                        const tfr_place *places, uint32_t count, tfr_str alias, tfr_arena *arena,
-                       uint32_t *bad, const char **reason);
+                       tfr_misfit *misfit);
 
 #endif

@@ -39,12 +39,11 @@ typedef struct tfr_plan {
     uint32_t *first_version; // by statement: the first version bound in it; 0: none
     uint32_t *next_version;  // by version: the next one bound in the same statement
     tfr_output *outputs;     // by match
-    const char *reason;
-    uint32_t bad;
+    tfr_misfit misfit;       // reason NULL: none
 } tfr_plan;
 
 // emit.c
-bool tfr_plan_fail(tfr_plan *p, uint32_t match, const char *reason);
+bool tfr_plan_fail(tfr_plan *p, uint32_t match, uint32_t ast, const char *reason);
 bool tfr_plan_is_leaf(const tfr_plan *p, uint32_t ast); // of any match
 bool tfr_plan_in_leaf_of(const tfr_plan *p, uint32_t match, uint32_t ast);
 static inline const tfr_node *tfr_plan_node(const tfr_plan *p, uint32_t ast) {

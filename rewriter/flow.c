@@ -351,7 +351,8 @@ static void build_assignment(tfr_builder *b, uint32_t node) {
     uint32_t n = node;
     for (;;) { // a = b = value
         if (count == 16) {
-            tfr_build_unfit(b, node, "an assignment with more than 16 targets");
+            tfr_build_unfit(b, node,
+                            "an assignment with more than 16 targets: it would have to be several");
             return;
         }
         targets[count++] = tfr_tree_field(t, n, TFR_F_LEFT);
@@ -445,7 +446,9 @@ static tfr_value returned(tfr_builder *b, tfr_value condition, tfr_suite_end yes
 static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, int depth) {
     const tfr_tree *t = tree_of(b);
     if (depth > MAX_ELIF) {
-        tfr_build_unfit(b, clause, "an if statement with more than 150 elif branches");
+        tfr_build_unfit(
+            b, clause,
+            "an if statement with more than 150 elif branches: it would have to be split");
         return (tfr_suite_end){.falls = true, .partial = true};
     }
     uint32_t test = tfr_tree_field(t, clause, TFR_F_CONDITION);
@@ -591,7 +594,10 @@ static void build_definition(tfr_builder *b, uint32_t node) {
     tfr_build_capture(b, node);
     for (uint32_t n = node; n; n = tfr_tree_walk(t, node, n, false))
         if (tfr_tree_kind(t, n) == TFR_N_NONLOCAL)
-            tfr_build_unfit(b, n, "a function inside it rebinds its local names (nonlocal)");
+            tfr_build_unfit(
+                b, n,
+                "a function inside it rebinds its local names (nonlocal): it would have to "
+                "return them");
     tfr_name text = tfr_names_add(b->flow->module->names, tfr_tree_text(t, node));
     tfr_value value = tfr_build_unique(b, text, NULL, 0, 0);
     tfr_build_event(b, TFR_EV_CALL, node, value); // decorators and defaults run here
@@ -603,7 +609,8 @@ static void build_import(tfr_builder *b, uint32_t node) {
     tfr_build_event(b, TFR_EV_OTHER, node, text_value(b, node, node, NULL, 0));
     for (uint32_t n = node; n; n = tfr_tree_walk(t, node, n, false)) {
         if (tfr_tree_kind(t, n) == TFR_N_WILDCARD_IMPORT)
-            tfr_build_unfit(b, n, "`import *` inside a function");
+            tfr_build_unfit(b, n,
+                            "import * inside a function: it would have to name what it imports");
         uint32_t parent = t->nodes[n].parent;
         if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[parent].child != n)
             continue;
@@ -684,7 +691,10 @@ static tfr_suite_end build_simple(tfr_builder *b, uint32_t node, tfr_kind kind) 
         return end;
     case TFR_N_GLOBAL:
     case TFR_N_NONLOCAL:
-        tfr_build_unfit(b, node, "the function declares names global or nonlocal");
+        tfr_build_unfit(
+            b, node,
+            "the function declares names global or nonlocal: it would have to bind local names "
+            "alone");
         return end;
     case TFR_N_IMPORT:
     case TFR_N_IMPORT_FROM:
@@ -694,7 +704,9 @@ static tfr_suite_end build_simple(tfr_builder *b, uint32_t node, tfr_kind kind) 
     case TFR_N_COMMENT:
         return end;
     default:
-        tfr_build_unfit(b, node, "a statement that is not supported"); // type X = ...
+        tfr_build_unfit(b, node,
+                        "a statement that is not supported: it would have to stand outside of the "
+                        "function"); // type X = ...
         return end;
     }
 }
@@ -757,7 +769,8 @@ tfr_suite_end tfr_build_suite(tfr_builder *b, uint32_t node) {
             all.falls = false;
             all.value = end.value;
             if (tfr_tree_next(t, node)) // or the parser took `return \\ y` apart
-                tfr_build_unfit(b, tfr_tree_next(t, node), "statements that never run follow");
+                tfr_build_unfit(b, tfr_tree_next(t, node),
+                                "statements that never run follow: they would have to be removed");
             break;
         }
         if (end.value && !end.partial && pending_count < MAX_EARLY_RETURNS)

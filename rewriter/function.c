@@ -9,16 +9,20 @@ static const tfr_tree *tree_of(const tfr_builder *b) { return b->frame->module->
 static void check_introspection(tfr_builder *b, uint32_t function) {
     const tfr_tree *t = tree_of(b);
     if (b->frame->module->scope->strange)
-        tfr_build_unfit(b, b->frame->module->scope->strange,
-                        "Python may read this name as another one (Unicode NFKC)");
+        tfr_build_unfit(
+            b, b->frame->module->scope->strange,
+            "Python may read this name as another one (Unicode NFKC): it would have to be in "
+            "normal form");
     for (uint32_t n = function; n; n = tfr_tree_walk(t, function, n, false)) {
         if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER || t->nodes[n].field == TFR_F_ATTRIBUTE)
             continue;
         static const char *const names[] = {"locals", "eval", "exec", "vars", "dir"};
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (tfr_tree_is(t, n, names[i]))
-                tfr_build_unfit(b, n,
-                                "the function looks at its own local names (locals, eval, ...)");
+                tfr_build_unfit(
+                    b, n,
+                    "the function looks at its own local names (locals, eval, ...): it would have "
+                    "to do without");
     }
 }
 
@@ -28,7 +32,10 @@ static void check_decorators(tfr_builder *b, const tfr_function *f) {
     for (uint32_t n = f->decorated; n; n = tfr_tree_walk(t, f->decorated, n, n == f->node)) {
         if (tfr_tree_kind(t, n) == TFR_N_IDENTIFIER && n > f->decorated &&
             t->nodes[n].end < t->nodes[f->node].start && tfr_tree_is(t, n, "jit"))
-            tfr_build_unfit(b, n, "the function is compiled from its own source (jit)");
+            tfr_build_unfit(
+                b, n,
+                "the function is compiled from its own source (jit): without that decorator it "
+                "would be fused");
     }
 }
 
@@ -131,6 +138,6 @@ tfr_str tfr_flow_describe(const tfr_flow *flow, tfr_value value, tfr_arena *aren
     case TFR_V_COMPARE:
         return tfr_str_format(arena, "a comparison `%.*s`", (int)name.len, name.data);
     default:
-        return TFR_STR("another expression");
+        return TFR_STR("an expression of its own");
     }
 }

@@ -52,7 +52,8 @@ static tfr_value add_node(tfr_builder *b, tfr_op op, tfr_name name, const tfr_ar
                           uint32_t count, uint32_t ast, uint32_t unique) {
     tfr_flow *f = b->flow;
     if (f->nodes.count >= TFR_MAX_NODES) { // what follows is not looked at
-        tfr_build_unfit(b, ast, "the function is too large (60000 values)");
+        tfr_build_unfit(b, ast,
+                        "the function is too large (60000 values): it would have to be split");
         return f->nodes.count - 1;
     }
     tfr_vnode n = {.op = (uint8_t)op,
@@ -658,7 +659,8 @@ static tfr_value build_comprehension(tfr_builder *b, uint32_t ast) {
         tfr_kind kind = tfr_tree_kind(t, n);
         calls |= kind == TFR_N_CALL || kind == TFR_N_AWAIT;
         if (kind == TFR_N_NAMED)
-            tfr_build_unfit(b, n, "an assignment inside a comprehension");
+            tfr_build_unfit(
+                b, n, "an assignment inside a comprehension: it would have to be a statement");
         if (kind != TFR_N_IDENTIFIER)
             continue;
         uint32_t p = t->nodes[n].parent;

@@ -44,9 +44,11 @@ bool tfr_match_fits(tfr_flow *flow, tfr_arg arg, tfr_param_kind kind, const char
     bool is_module = n->module != TFR_M_UNKNOWN && n->module != TFR_M_PARAM;
     switch (kind) {
     case TFR_P_TENSOR:
-        *why = "this value is not a tensor";
+        *why = "the op takes a tensor here: this would have to be one";
         if (n->op == TFR_V_ATTR && n->module != TFR_M_PARAM && n->type != TFR_T_TENSOR) {
-            *why = "this attribute is not proven to be a tensor";
+            *why = "the op takes a tensor here: __init__ would have to make this attribute a "
+                   "parameter or "
+                   "buffer";
             return false;
         }
         return n->op != TFR_V_CONST && !is_module && n->type != TFR_T_NUMBER &&
@@ -79,6 +81,27 @@ bool tfr_match_fits(tfr_flow *flow, tfr_arg arg, tfr_param_kind kind, const char
         return n->module == TFR_M_ACT;
     }
     return false;
+}
+
+const char *tfr_match_obstacle(const tfr_event *event) {
+    switch ((tfr_event_kind)event->kind) {
+    case TFR_EV_CALL:
+        return "this runs between its parts, and is not known to have no effects: it would have to "
+               "come before or after all of them, or be a function or class whose code shows that "
+               "it has none";
+    case TFR_EV_WRITE:
+        return "this writes between its parts, maybe to their inputs: it would have to come before "
+               "or after all of them";
+    case TFR_EV_RETURN:
+        return "the function may return here, between its parts: all would have to be computed "
+               "before, or all after";
+    case TFR_EV_RAISE:
+        return "an exception may be raised here, between its parts: all would have to be computed "
+               "before, or all after";
+    default:
+        return "this stands between its parts and may run code of its own (a loop, try, with, "
+               "match, import, ...): all would have to be on one side of it";
+    }
 }
 
 static void note_failure(matcher *m, tfr_value pattern, tfr_value user, const char *why) {
@@ -175,7 +198,9 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
         uint32_t seq = tfr_flow_node(m->flow, m->root)->seq;
         bool same = tfr_flow_same_at(m->flow, m->map[pattern].value, user.value, seq);
         if (!same)
-            note_failure(m, pattern, user.value, "this must be the same value as before");
+            note_failure(m, pattern, user.value,
+                         "the nearest reference has one value here and before: this would have to "
+                         "be that value again");
         return same;
     }
     const tfr_vnode *p = tfr_flow_node(m->rule->flow, pattern);
@@ -210,6 +235,19 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
     }
     undo(m, mark);
     return false;
+}
+
+tfr_str tfr_match_near_reason(const tfr_near *near, tfr_arena *arena) {
+    if (near->why)
+        return tfr_str_from(near->why);
+    const tfr_flow *ref = near->rule->flow;
+    const tfr_tree *t = ref->module->scope->tree;
+    tfr_str want = tfr_tree_quote(t, tfr_flow_node(ref, near->expected)->ast, arena);
+    want = want.len ? tfr_str_format(arena, "`%.*s`", (int)want.len, want.data)
+                    : tfr_flow_describe(ref, near->expected, arena);
+    return tfr_str_format(arena,
+                          "the nearest reference has %.*s here, which the code would need too",
+                          (int)want.len, want.data);
 }
 
 // Roots after the first: already met inside the first, or searched among the function's nodes.

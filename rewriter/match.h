@@ -75,6 +75,9 @@ typedef struct tfr_near {
     const char *why;    // in words, when the nodes alone do not say it
 } tfr_near;
 
+// What the code would need for `near`, in a sentence.
+tfr_str tfr_match_near_reason(const tfr_near *near, tfr_arena *arena);
+
 // Bits for the operations that a graph holds.
 uint64_t tfr_match_features(const tfr_flow *flow);
 
@@ -89,8 +92,9 @@ bool tfr_match_narrow(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, cons
                       tfr_arena *arena);
 
 // siblings.c: the matches of a rule on siblings, one after another.
-typedef struct tfr_apart { // a call that joins no other: where the cause stands, and the call
-    uint32_t ast, call_ast;
+typedef struct tfr_apart { // a call that joined no other: where the cause stands, and the call
+    uint32_t ast;
+    tfr_value call;
     const char *reason;
 } tfr_apart;
 typedef struct tfr_siblings {
@@ -116,6 +120,9 @@ uint32_t tfr_siblings_statement(const tfr_flow *flow, tfr_value call, uint32_t b
 #define TFR_NO_TEST UINT32_MAX // it need not: the module is None where it does not hold
 uint32_t tfr_siblings_test(const tfr_flow *flow, uint32_t block, tfr_value module,
                            uint32_t statement);
+
+// What an effect between the parts of a match is, and what the code would need: for the report.
+const char *tfr_match_obstacle(const tfr_event *event);
 
 // Whether `value` may be what `kind` asks for; `why` says what is missing.
 bool tfr_match_fits(tfr_flow *flow, tfr_arg value, tfr_param_kind kind, const char **why);

@@ -14,6 +14,11 @@ static const tfr_inline *inline_of(const tfr_flow *flow, tfr_value value) {
     return NULL;
 }
 
+uint32_t tfr_emit_call(const tfr_flow *flow, tfr_value value) {
+    const tfr_inline *in = tfr_flow_node(flow, value)->in_call ? inline_of(flow, value) : NULL;
+    return in ? in->call_ast : 0;
+}
+
 uint32_t tfr_emit_helper(const tfr_flow *flow, tfr_value value) {
     const tfr_inline *in = tfr_flow_node(flow, value)->in_call ? inline_of(flow, value) : NULL;
     return in && !in->op ? in->function : UINT32_MAX;
@@ -72,8 +77,8 @@ static void find_homes(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
                 p->home[0] = 0;
         if (!p->home[0] || !call_gives_roots(flow, first, m))
             refuse(p, first->call_ast,
-                   "the results are made inside a helper that returns "
-                   "something else too; its own call is left as it is");
+                   "this call returns more than the results, or they come from several calls: it "
+                   "would have to be one call that returns them and nothing else");
         return;
     }
     p->home_count = m->root_count;
@@ -81,7 +86,10 @@ static void find_homes(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
         const tfr_vnode *n = tfr_flow_node(flow, m->roots[i]);
         p->home[i] = n->ast;
         if (n->in_call || !n->ast)
-            refuse(p, n->ast, "a result has no expression of its own in this function");
+            refuse(p, n->ast,
+                   "one of its results is made inside a call, with more around it: it would have "
+                   "to be "
+                   "an expression of this function");
     }
 }
 
@@ -152,7 +160,10 @@ static void check_helper_call(tfr_place *p, const tfr_flow *flow, const tfr_matc
         }
         int leaf = input_of(flow, m, value);
         if (leaf == -2 || parameter < 0 || parameter >= TFR_MAX_PARAMS) {
-            refuse(p, value, "the helper gets an argument that the op does not have");
+            refuse(
+                p, value,
+                "the helper gets this argument, which the op does not have: it would have to take "
+                "the inputs of the op alone");
             return;
         }
         leaf_of[parameter] = leaf;
@@ -165,7 +176,9 @@ static void check_helper_call(tfr_place *p, const tfr_flow *flow, const tfr_matc
             continue;
         }
         if (ended || (leaf_of[i] >= 0 && leaf_of[i] < last))
-            refuse(p, p->home[0], "the helper takes its arguments in another order than the op");
+            refuse(p, p->home[0],
+                   "this helper takes the inputs in another order than the op: they would have to "
+                   "come in its order");
         if (leaf_of[i] >= 0)
             last = leaf_of[i];
     }
@@ -206,13 +219,13 @@ static bool stands_for_helper(const tfr_flow *flow, const tfr_match *m, const tf
 static void guard_method(tfr_place *p, const tfr_flow *flow, const tfr_inline *in) {
     uint32_t method = tfr_tree_field(tree_of(flow), in->call_ast, TFR_F_FUNCTION);
     if (p->via_method && p->via_method != method)
-        refuse(p, in->call_ast, "its parts are in several methods");
+        refuse(p, in->call_ast, "its parts are in several methods: they would have to be in one");
     p->via_method = method;
 }
 
 static void guard_inner(tfr_place *p, const tfr_inline *in) {
     if (p->inner != UINT32_MAX && p->inner != in->function)
-        refuse(p, in->call_ast, "its parts are in several helpers");
+        refuse(p, in->call_ast, "its parts are in several helpers: they would have to be in one");
     p->inner = in->function;
 }
 
@@ -254,33 +267,39 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         const tfr_function *f = &in->module->scope->functions.items[in->function];
         bool is_function = f->class_index == TFR_NO_CLASS;
         if (in->module != flow->module)
-            refuse(p, in->call_ast, "a part of it is inside code of another file");
+            refuse(p, in->call_ast,
+                   "a part of it is inside code of another file: all would have to be in one file");
         else if (is_function && m->rule->inner.len &&
                  stands_for_helper(flow, m, in, m->rule->inner))
             guard_inner(p, in);
         else if (is_function)
             refuse(p, in->call_ast,
-                   "a part of it is inside a helper function that could be "
-                   "replaced at run time; move the whole of it there, or none");
+                   "a part of it is inside this helper function, which could be replaced at run "
+                   "time: the whole of it would have to be there, or none");
         else if (!m->rule->has_fallback || !stands_for_helper(flow, m, in, TFR_STR("")))
             refuse(p, in->call_ast,
-                   "a part of it is inside a method that a subclass could override");
+                   "a part of it is inside this method, which a subclass could override: the whole "
+                   "of it would have to be there, or none");
         else
             guard_method(p, flow, in);
     }
     if (guarded && !all_in_op) // in the larger op nobody would ask whether it was replaced
-        refuse(p, guarded->call_ast, "a part of it is an op's call that names a helper");
+        refuse(p, guarded->call_ast,
+               "a part of it is this call of an op, which names a helper: without the helper it "
+               "would be fused");
     if (all_in_op)
         p->reason = ""; // the op's own call
     if (home && !home->op && home->module != flow->module && !is_imported(flow, home))
-        refuse(p, home->call_ast, "it is made by code of another file: it is fused there");
+        refuse(p, home->call_ast, "it is made by code of another file: it would be fused there");
     else if (home && !home->op) {
         const tfr_function *f = &home->module->scope->functions.items[home->function];
         if (f->class_index == TFR_NO_CLASS)
             p->via = home->function, p->via_module = home->module;
     }
     if ((p->via != UINT32_MAX) + (p->inner != UINT32_MAX) + (p->via_method != 0) > 1)
-        refuse(p, p->home[0], "its parts are in a helper and in another one or a method");
+        refuse(p, p->home[0],
+               "its parts are in a helper and in another one or a method: they would have to be in "
+               "one");
     if (p->via != UINT32_MAX)
         check_helper_call(p, flow, m);
 }
@@ -295,25 +314,43 @@ static bool block_allowed(const tfr_flow *flow, const tfr_match *m, uint32_t blo
     return false;
 }
 
+#define APART                                                                                      \
+    "branch: this condition decides about a part of it and not about the rest: all its parts "     \
+    "would have to run under the same conditions"
+
+// The condition under which one of two values is computed and the other is not: its text, else
+// that of the second value.
+static uint32_t condition_between(const tfr_flow *flow, tfr_value first, tfr_value second) {
+    uint32_t blocks[2] = {tfr_flow_node(flow, second)->block, tfr_flow_node(flow, first)->block};
+    uint32_t found = 0;
+    for (int i = 0; i < 2 && !found; i++)
+        for (uint32_t b = blocks[i]; !tfr_flow_within(flow, blocks[1 - i], b);
+             b = flow->blocks.items[b].parent)
+            if (flow->blocks.items[b].test_ast)
+                found = flow->blocks.items[b].test_ast;
+    return found ? found : tfr_flow_node(flow, second)->ast;
+}
+
 static void check_blocks(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
     p->block = m->block ? m->block : tfr_flow_node(flow, m->roots[0])->block;
     if (m->block) // with the conditions written out
         return;
     for (uint32_t i = 0; i < m->root_count; i++)
         if (tfr_flow_node(flow, m->roots[i])->block != p->block)
-            refuse(p, tfr_flow_node(flow, m->roots[i])->ast,
-                   "branch: its parts run under different conditions");
+            refuse(p, condition_between(flow, m->roots[0], m->roots[i]), APART);
     for (uint32_t i = 0; i < m->member_count; i++) {
         const tfr_vnode *n = tfr_flow_node(flow, m->members[i]);
         bool metadata = n->op == TFR_V_ATTR; // reading an attribute may happen again anywhere
         if (!metadata && !n->in_call && !block_allowed(flow, m, p->block, n->block))
-            refuse(p, n->ast, "branch: its parts run under different conditions");
+            refuse(p, condition_between(flow, m->roots[0], m->members[i]), APART);
     }
     for (uint32_t i = 0; i < m->leaf_count; i++) { // what is written out is evaluated always
         const tfr_vnode *n = tfr_flow_node(flow, m->leaves[i].value);
         bool written = m->leaves[i].ast && n->ast == m->leaves[i].ast && n->op != TFR_V_PARAM;
         if (written && !n->in_call && !tfr_flow_within(flow, p->block, n->block))
-            refuse(p, n->ast, "branch: this input is read only under a condition");
+            refuse(p, condition_between(flow, m->roots[0], m->leaves[i].value),
+                   "branch: under this condition alone an input is computed: it would have to be "
+                   "computed whenever the rest is");
     }
 }
 
@@ -352,10 +389,7 @@ static void check_effects(tfr_place *p, const tfr_flow *flow, const tfr_match *m
             in_leaf |= inside(flow, e->ast, m->leaves[k].ast);
         if (in_leaf && (p->home_count == 1 || e->statement == first_statement(flow, m)))
             continue;
-        refuse(p, e->ast,
-               e->kind == TFR_EV_WRITE
-                   ? "something is written between its parts, maybe to its inputs"
-                   : "code with unknown effects runs between its parts, maybe on its inputs");
+        refuse(p, e->ast, tfr_match_obstacle(e));
     }
 }
 
@@ -367,7 +401,9 @@ static void check_statements(tfr_place *p, const tfr_flow *flow, const tfr_match
         const tfr_vnode *n = tfr_flow_node(flow, m->roots[i]);
         if (m->block ? !tfr_siblings_statement(flow, m->roots[i], m->block)
                      : flow->statements.items[n->statement].block != p->block)
-            refuse(p, n->ast, "branch: it runs only under a condition inside its statement");
+            refuse(p, n->ast,
+                   "branch: this runs only under a condition inside its statement: it would have "
+                   "to run whenever the statement does");
     }
 }
 
@@ -376,14 +412,15 @@ static void check_surroundings(tfr_place *p, const tfr_flow *flow) {
     for (uint32_t i = 0; i < p->home_count; i++)
         for (uint32_t n = p->home[i]; n; n = t->nodes[n].parent)
             if (tfr_tree_kind(t, n) == TFR_N_STRING)
-                refuse(p, p->home[i], "it stands inside an f-string");
+                refuse(p, p->home[i],
+                       "this stands inside an f-string: it would have to be computed before");
     // Results of one call are bound together: a handler would miss the first when the second
     // raises.
     for (uint32_t b = p->block; b && p->home_count > 1; b = flow->blocks.items[b].parent)
         if (flow->blocks.items[b].guarded)
             refuse(p, p->home[0],
-                   "an exception between its parts could be seen by the try or with "
-                   "around it");
+                   "an exception between its parts could be seen by the try or with around it: "
+                   "they would have to be outside");
 }
 
 void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match) {
@@ -398,7 +435,8 @@ void tfr_emit_place(tfr_place *out, const tfr_flow *flow, const tfr_match *match
         if (tfr_sink_is_joined(flow, match->members[i]))
             refuse(out, cause,
                    "branch: the sum is made before a branch and in it, or in both; to be made "
-                   "behind it, it has to be one statement `x = a + b` of the same names on both "
+                   "behind it, it would have to be one statement `x = a + b` of the same names on "
+                   "both "
                    "ways, and no other code may read it there");
     find_homes(out, flow, match);
     if (out->home[0])

@@ -76,6 +76,15 @@ static size_t fused_total(const tfr_report *report) {
     return total;
 }
 
+// The source text that a reason speaks of.
+static void add_found(tfr_buf *out, const tfr_refused *r) {
+    if (r->found.len) {
+        tfr_buf_add_str(out, TFR_STR(": `"));
+        add_safe(out, r->found);
+        tfr_buf_add_str(out, TFR_STR("`"));
+    }
+}
+
 // --- copies ---
 
 static tfr_str copy_str(tfr_str text, tfr_arena *arena) {
@@ -103,6 +112,7 @@ tfr_report tfr_report_copy(const tfr_report *report, tfr_arena *arena) {
         r.class_name = copy_str(r.class_name, arena);
         r.function = copy_str(r.function, arena);
         r.reason = copy_str(r.reason, arena);
+        r.found = copy_str(r.found, arena);
         r.rule = copy_str(r.rule, arena);
         copy.refused.items[i] = r;
     }
@@ -257,6 +267,8 @@ static void print_refused(tfr_buf *out, const tfr_report *report, bool color) {
         add_safe(out, r->reason);
         if (c->places > 1) {
             tfr_buf_format(out, " (%zu places)", c->places);
+        } else {
+            add_found(out, r);
         }
         tfr_buf_add(out, "\n", 1);
     }
@@ -388,7 +400,9 @@ static void print_cause(tfr_buf *out, const cause *c, bool color) {
     tfr_buf_format(out, " (%zu place%s in %zu file%s, first ", c->places, plural(c->places),
                    c->files, plural(c->files));
     add_safe(out, tfr_str_from(c->path));
-    tfr_buf_format(out, ":%" PRIu32 ":%" PRIu32 ")\n", c->first->line, c->first->column);
+    tfr_buf_format(out, ":%" PRIu32 ":%" PRIu32, c->first->line, c->first->column);
+    add_found(out, c->first);
+    tfr_buf_add_str(out, TFR_STR(")\n"));
 }
 
 static void print_causes(tfr_buf *out, causes *all, bool color) {
@@ -463,6 +477,7 @@ static void why_refused(tfr_buf *out, const tfr_report *report, const tfr_refuse
     add_safe(out, path);
     tfr_buf_format(out, ":%" PRIu32 ":%" PRIu32 ": ", r->line, r->column);
     add_safe(out, r->reason);
+    add_found(out, r);
     tfr_buf_add(out, "\n", 1);
 }
 
@@ -632,6 +647,7 @@ static void json_file(tfr_buf *out, const tfr_report *report) {
         json_place(out, r->op, r->class_name, r->function);
         tfr_buf_format(out, "\"line\": %" PRIu32 ", \"column\": %" PRIu32 ", ", r->line, r->column);
         json_field(out, "reason", r->reason);
+        json_field(out, "found", r->found);
         json_field(out, "rule", r->rule);
         tfr_buf_format(out, "\"block_line\": %" PRIu32 ", \"block_end_line\": %" PRIu32 "}",
                        r->block_line, r->block_end_line);
@@ -666,6 +682,7 @@ void tfr_report_reasons_json(tfr_buf *out, const tfr_report *reports, size_t cou
         tfr_buf_format(out, "\"count\": %zu, \"files\": %zu, ", c->places, c->files);
         json_field(out, "op", c->first->op);
         json_field(out, "reason", c->first->reason);
+        json_field(out, "found", c->first->found);
         json_field(out, "path", tfr_str_from(c->path));
         tfr_buf_format(out, "\"line\": %" PRIu32 ", \"column\": %" PRIu32 "}", c->first->line,
                        c->first->column);

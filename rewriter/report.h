@@ -17,6 +17,7 @@ typedef struct tfr_refused {
     tfr_str class_name, function;
     uint32_t line, column; // of the first condition that failed
     tfr_str reason;        // one sentence: what the code would need
+    tfr_str found;         // the source text there, on one line and cut short; "": none
     tfr_str rule;          // the reference function that came nearest, "rms_norm/cast_weight"
     uint32_t block_line, block_end_line; // the candidate block itself
     uint32_t helper; // function of the file that it was seen through to; UINT32_MAX: none

@@ -23,7 +23,7 @@ typedef struct rewriter {
     tfr_module module;
     tfr_imports *imports;
     tfr_report *report;
-    tfr_numbers places; // of what was refused, so that it is said once
+    tfr_numbers blocks; // that were refused, so that it is said once
     tfr_str alias;
     bool has_import;
     TFR_LIST(span) off; // switched off by comments
@@ -81,6 +81,8 @@ static void line_range(const rewriter *r, const tfr_flow *flow, const tfr_match 
 // `made`: a value of the block; 0: none.
 static void add_refused(rewriter *r, const tfr_flow *flow, const tfr_rule *rule, uint32_t ast,
                         uint32_t block_ast, tfr_str reason, tfr_value made) {
+    if (!ast && made)
+        ast = tfr_emit_call(flow, made);
     if (!ast)
         ast = r->scope.functions.items[flow->function].node;
     tfr_refused item = {.op = tfr_names_text(&r->names, rule->op),
@@ -88,16 +90,16 @@ static void add_refused(rewriter *r, const tfr_flow *flow, const tfr_rule *rule,
                         .class_name = class_name(r, flow),
                         .function = function_name(r, flow),
                         .helper = made ? tfr_emit_helper(flow, made) : UINT32_MAX,
-                        .reason = reason};
+                        .reason = reason,
+                        .found = tfr_tree_quote(&r->tree, ast, r->arena)};
     uint32_t column;
     tfr_source_position(r->src, r->tree.nodes[ast].start, &item.line, &item.column);
     if (!block_ast)
         block_ast = ast;
     tfr_source_position(r->src, r->tree.nodes[block_ast].start, &item.block_line, &column);
     tfr_source_position(r->src, r->tree.nodes[block_ast].end, &item.block_end_line, &column);
-    uint32_t key[3] = {rule->op, item.line, item.column}; // the same place once per op
-    uint32_t known = r->places.count;
-    if (tfr_numbers_get(&r->places, key, 3) <= known)
+    uint32_t key[2] = {rule->op, block_ast}, known = r->blocks.count; // a block once per op
+    if (tfr_numbers_get(&r->blocks, key, 2) <= known)
         return;
     *TFR_PUSH(r->arena, &r->report->refused) = item;
 }
@@ -112,21 +114,11 @@ static void add_fused(rewriter *r, const tfr_flow *flow, const tfr_match *m, con
 }
 
 static void report_near(rewriter *r, const tfr_flow *flow, const tfr_near *near) {
-    tfr_str reason;
-    if (near->why) {
-        reason = tfr_str_from(near->why);
-    } else {
-        tfr_str want = tfr_flow_describe(near->rule->flow, near->expected, r->arena);
-        tfr_str have = tfr_flow_describe(flow, near->at, r->arena);
-        reason = tfr_str_eq(want, have)
-                     ? tfr_str_format(r->arena, "needs %.*s of other parts here", (int)want.len,
-                                      want.data)
-                     : tfr_str_format(r->arena, "needs %.*s here, has %.*s", (int)want.len,
-                                      want.data, (int)have.len, have.data);
-    }
     uint32_t ast = tfr_flow_node(flow, near->at)->ast;
     uint32_t block = tfr_flow_node(flow, near->root)->ast;
-    add_refused(r, flow, near->rule, ast ? ast : block, block, reason, near->root);
+    block = block ? block : tfr_emit_call(flow, near->root);
+    add_refused(r, flow, near->rule, ast ? ast : block, block,
+                tfr_match_near_reason(near, r->arena), near->root);
 }
 
 // ---- choosing -------------------------------------------------------------------------------
@@ -270,26 +262,30 @@ static void choose_siblings(chooser *c, const tfr_rule *rule) {
         if (!consider(c, &m) && tfr_siblings_narrow(&s, &m))
             consider(c, &m);
     for (uint32_t i = 0; i < s.apart.count; i++)
-        add_refused(c->r, c->flow, rule, s.apart.items[i].ast, s.apart.items[i].call_ast,
-                    tfr_str_from(s.apart.items[i].reason), 0);
+        if (!c->used[s.apart.items[i].call]) // else it joined others
+            add_refused(c->r, c->flow, rule, s.apart.items[i].ast,
+                        tfr_flow_node(c->flow, s.apart.items[i].call)->ast,
+                        tfr_str_from(s.apart.items[i].reason), 0);
 }
 
 // ---- one function ---------------------------------------------------------------------------
 
-static bool plan_function(rewriter *r, struct changed *f, uint32_t *bad, const char **reason) {
+static bool plan_function(rewriter *r, struct changed *f, tfr_misfit *misfit) {
     f->edits.count = 0;
     return tfr_emit_function(&f->edits, f->flow, f->matches, f->places, f->count, r->alias,
-                             r->arena, bad, reason);
+                             r->arena, misfit);
 }
 
-static void drop_match(rewriter *r, struct changed *f, uint32_t bad, const char *reason) {
+static void drop_match(rewriter *r, struct changed *f, const tfr_misfit *misfit) {
+    uint32_t bad = misfit->match;
     if (f->matches[bad].wide) {
         f->matches[bad] = *f->matches[bad].wide;
         tfr_emit_place(&f->places[bad], f->flow, &f->matches[bad]);
         return;
     }
-    add_refused(r, f->flow, f->matches[bad].rule, f->places[bad].home[0], f->places[bad].home[0],
-                tfr_str_from(reason), 0);
+    uint32_t home = f->places[bad].home[0];
+    add_refused(r, f->flow, f->matches[bad].rule, misfit->ast ? misfit->ast : home, home,
+                tfr_str_from(misfit->reason), 0);
     for (uint32_t i = bad; i + 1 < f->count; i++) {
         f->matches[i] = f->matches[i + 1];
         f->places[i] = f->places[i + 1];
@@ -313,6 +309,15 @@ static bool takes_in(const tfr_match *m, const tfr_near *near) {
     for (uint32_t i = 0; i < m->member_count; i++)
         member |= m->members[i] == near->root;
     return member && m->member_count >= near->matched;
+}
+
+// Whether another op came further in the same block: one reason is enough.
+static bool is_behind(const tfr_near *near, uint32_t count, uint32_t op) {
+    for (uint32_t i = 0; i < count; i++)
+        if (near_enough(&near[i]) && near[i].root == near[op].root &&
+            (near[i].matched > near[op].matched || (near[i].matched == near[op].matched && i < op)))
+            return true;
+    return false;
 }
 
 // Every rule in order of priority; then, per op of which nothing was found, the nearest miss.
@@ -340,7 +345,7 @@ static void choose(chooser *c, uint64_t features) {
                         tfr_str_from(n->place.reason), n->match.roots[0]);
     }
     for (uint32_t op = 0; op < rules->ops.count; op++) {
-        if (!near_enough(&near[op]))
+        if (!near_enough(&near[op]) || is_behind(near, rules->ops.count, op))
             continue;
         bool found = false;
         for (uint32_t i = 0; i < c->matches.count; i++)
@@ -410,10 +415,9 @@ static void rewrite_function(rewriter *r, uint32_t function) {
                               .matches = c.matches.items,
                               .places = c.places.items,
                               .count = c.matches.count};
-    uint32_t bad;
-    const char *reason;
-    while (changed.count && !plan_function(r, &changed, &bad, &reason))
-        drop_match(r, &changed, bad, reason);
+    tfr_misfit misfit;
+    while (changed.count && !plan_function(r, &changed, &misfit))
+        drop_match(r, &changed, &misfit);
     if (!changed.count)
         return;
     for (uint32_t i = 0; i < changed.count; i++)
@@ -655,12 +659,14 @@ static uint32_t blamed(const rewriter *r, const struct changed *f, uint32_t ast)
 static void take_back(rewriter *r, uint32_t index, const tfr_difference *found) {
     struct changed *f = &r->changed[index];
     tfr_str reason =
-        tfr_str_format(r->arena, "the rewritten text could not be proved equal (%s)", found->what);
-    uint32_t bad = blamed(r, f, found->old_ast);
-    const char *text = reason.data;
+        tfr_str_format(r->arena,
+                       "the rewritten text could not be proved equal, so it was taken back (%s): "
+                       "it would have to be written more plainly",
+                       found->what);
+    tfr_misfit misfit = {blamed(r, f, found->old_ast), 0, reason.data};
     do {
-        drop_match(r, f, bad, text);
-    } while (f->count && !plan_function(r, f, &bad, &text));
+        drop_match(r, f, &misfit);
+    } while (f->count && !plan_function(r, f, &misfit));
     if (f->count)
         return;
     r->changed[index] = r->changed[--r->changed_count];
@@ -735,7 +741,7 @@ static tfr_status rewriter_new(rewriter **out, const tfr_source *src, const tfr_
     module_init(r, &r->module, &r->scope);
     r->untouched = TFR_NEW_ARRAY(arena, bool, r->scope.functions.count + 1);
     r->guarded = TFR_NEW_ARRAY(arena, uint32_t, r->scope.functions.count + 1);
-    tfr_numbers_init(&r->places, arena);
+    tfr_numbers_init(&r->blocks, arena);
     find_off(r);
     find_alias(r);
     find_scripted(r);

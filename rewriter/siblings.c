@@ -64,9 +64,9 @@ static void tell_wrapped(tfr_siblings *s) {
         uint32_t ast = f->nodes.items[i].ast;
         if (last && tfr_flow_same(f, tfr_flow_arg(f, last, 1).value, tfr_flow_arg(f, i, 1).value))
             *TFR_PUSH(s->arena, &s->apart) = (tfr_apart){
-                ast, ast,
+                ast, i,
                 "these projections of one input are modules of a class that has an nn.Linear "
-                "inside, or derives from it: only modules that are exactly nn.Linear are merged"};
+                "inside, or derives from it: they would have to be exactly nn.Linear to be merged"};
         last = i;
     }
 }
@@ -155,9 +155,10 @@ static bool joins(const tfr_flow *f, tfr_value call, uint32_t block, uint32_t st
 // ---- gathering --------------------------------------------------------------------------------
 
 static void stay_apart(tfr_siblings *s, uint32_t call, const tfr_event *event, const char *reason) {
-    uint32_t ast = tfr_flow_node(s->flow, s->calls.items[call])->ast;
+    tfr_value value = s->calls.items[call];
+    uint32_t ast = event ? event->ast : tfr_flow_node(s->flow, value)->ast;
     if (!s->told[call])
-        *TFR_PUSH(s->arena, &s->apart) = (tfr_apart){event ? event->ast : ast, ast, reason};
+        *TFR_PUSH(s->arena, &s->apart) = (tfr_apart){ast, value, reason};
     s->told[call] = true;
 }
 
@@ -173,10 +174,7 @@ static uint32_t collect(tfr_siblings *s, uint32_t first, uint32_t *out) {
             continue;
         const tfr_event *e = tfr_flow_event_between(f, last, tfr_flow_node(f, call)->seq);
         if (e) {
-            stay_apart(s, i, e,
-                       e->kind == TFR_EV_WRITE
-                           ? "something is written between the projections, maybe to their input"
-                           : "code with unknown effects runs between the projections");
+            stay_apart(s, i, e, tfr_match_obstacle(e));
             break;
         }
         last = tfr_flow_node(f, call)->seq;
@@ -221,9 +219,11 @@ static void gather(tfr_siblings *s, const uint32_t *calls, uint32_t count, tfr_m
             bool inner = tfr_flow_within(f, block_of(s, calls[i]), block);
             stay_apart(s, calls[i], NULL,
                        inner ? "branch: this projection of the same input runs under a condition "
-                               "that is made later than the first one runs, or costs to ask"
+                               "that is made later than the first one runs, or costs to ask: it "
+                               "would have to be names, attributes and constants that are known "
+                               "before"
                              : "branch: this projection of the same input runs under another "
-                               "condition");
+                               "condition: all would have to run under the same");
             continue;
         }
         for (uint32_t q = 0; q < m->root_count; q++) // one module called twice on one input
@@ -249,7 +249,8 @@ static void tell_roles(tfr_siblings *s) {
                 tfr_flow_same(f, tfr_flow_arg(f, one, 1).value, tfr_flow_arg(f, other, 1).value))
                 stay_apart(s, k, NULL,
                            "one of these projections of one input goes through an activation and "
-                           "the other does not: they are kept apart, as an MLP beside attention");
+                           "the other does not: both would have to, or none, since an MLP and "
+                           "attention are kept apart");
         }
 }
 

@@ -32,7 +32,7 @@ def test_why_names_rule_and_place(example, refused):
         f"not fused; nearest rule {refused['rule']}"
     )
     assert text[head + 1] == (
-        f"  {example}:{refused['line']}:{refused['column']}: {refused['reason']}"
+        f"  {example}:{refused['line']}:{refused['column']}: {refused['reason']}: `x.mul_(2)`"
     )
     assert any(": fused as act_mul" in line for line in text)
 
@@ -68,7 +68,7 @@ def test_why_of_a_folder_ranks_reasons(tmp_path, example, refused):
     text = lines(run("why", tmp_path).stdout)
     assert (
         f"    2  {row['op']}: {row['reason']} (2 places in 2 files, first "
-        f"{other}:{row['line']}:{row['column']})"
+        f"{other}:{row['line']}:{row['column']}: `x.mul_(2)`)"
     ) in text
     (alone,) = json.loads(run("why", "--json", example).stdout)["reasons"]
     assert (alone["count"], alone["path"]) == (1, str(example))

@@ -155,13 +155,14 @@ def test_json_schema(example):
         check_entry(entry, place, ["line", "end_line", "count"])
     for entry in file["refused"]:
         counts = ["line", "column", "block_line", "block_end_line"]
-        check_entry(entry, [*place, "reason", "rule"], counts)
+        check_entry(entry, [*place, "reason", "found", "rule"], counts)
     assert {"op": "act_mul", "class": "ExampleMLP", "function": "forward"}.items() <= next(
         entry for entry in file["fused"] if entry["op"] == "act_mul"
     ).items()
     (refused,) = [e for e in file["refused"] if e["class"] == "ExampleAttention"]
     assert (refused["op"], refused["function"]) == ("linears", "forward")
     assert refused["reason"] and 24 <= refused["line"] <= 26
+    assert refused["found"] == "x.mul_(2)"
 
 
 def test_json_goes_with_output(example, rewritten, tmp_path):

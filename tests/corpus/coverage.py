@@ -88,7 +88,7 @@ def judge_one(family, line, kind, rows, fused, refused):
             return r["reason"]
     # Reported in a helper that the candidate's function calls: all sites of the class are.
     helped = [f for f in fused if not any(near(row[0], f, "line", "end_line") for row in rows)]
-    if family == "rope" and helped:
+    if family in ("rope", "projections") and helped:
         return None
     return refused[0]["reason"] if refused and len(rows) == 1 else SILENT
 

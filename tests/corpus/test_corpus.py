@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import check_file
 import corpus
 import pytest
+import reasons
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +40,13 @@ def test_corpus_is_complete(run):
 
 def test_exit_status(run):
     assert run.status == 0, run.errors[-2000:]
+
+
+def test_every_refusal_says_what_the_code_would_need(run):
+    refused = [(path, r) for path, entry in run.entries.items() for r in entry["refused"]]
+    assert len(refused) > 50
+    bad = {(path, fault) for path, r in refused if (fault := reasons.fault(r["reason"]))}
+    assert not bad, sorted(bad)
 
 
 def test_something_is_fused(run):

@@ -22,6 +22,7 @@ static void add_refused(tfr_report *r, tfr_arena *arena, const char *op, const c
                                                   .line = line,
                                                   .column = 5,
                                                   .reason = tfr_str_from(reason),
+                                                  .found = TFR_STR("x[0]"),
                                                   .rule = TFR_STR("rule/ref"),
                                                   .block_line = line - 1,
                                                   .block_end_line = line + 1};
@@ -60,7 +61,7 @@ static void nothing_is_loud(tfr_arena *arena) {
     add_refused(&r, arena, "rope", "q is written to", 60);
     CHECK_STR(text_of(arena, &r, 1),
               "NOTHING WAS FUSED in modeling_x.py: no block fulfils every condition of a rule (it "
-              "has been rewritten before)\n  not fused:\n  60:5 M rope: q is written to\n");
+              "has been rewritten before)\n  not fused:\n  60:5 M rope: q is written to: `x[0]`\n");
     tfr_report several[] = {{.path = "a.py"}, {.path = "b.py"}};
     CHECK_STR(text_of(arena, several, 2), "NOTHING WAS FUSED in any of 2 files\n");
     tfr_error err = {.message = "why"};
@@ -116,8 +117,8 @@ static void several_files(tfr_arena *arena) {
               "a.py: linears 1, rope 1; 1 not fused\n"
               "d.py: linears 1; 1 not fused\n"
               "commonest reasons not to fuse:\n"
-              "  rope: common (3 places in 2 files, first b.py:6:5)\n"
-              "  rope: rare (1 place in 1 file, first a.py:5:5)\n"
+              "  rope: common (3 places in 2 files, first b.py:6:5: `x[0]`)\n"
+              "  rope: rare (1 place in 1 file, first a.py:5:5: `x[0]`)\n"
               "4 files: blocks fused in 2, in 1 nothing to fuse, 1 failed or refused (see the "
               "messages); linears 2, rope 1\n");
 }
@@ -139,7 +140,8 @@ static void json(tfr_arena *arena) {
         "\"end_line\": 2, \"count\": 1}],\n"
         "     \"refused\": [\n"
         "      {\"op\": \"rope\", \"class\": \"M\", \"function\": \"forward\", \"line\": 5, "
-        "\"column\": 5, \"reason\": \"tab\\u0009here\", \"rule\": \"rule/ref\", "
+        "\"column\": 5, \"reason\": \"tab\\u0009here\", \"found\": \"x[0]\", \"rule\": "
+        "\"rule/ref\", "
         "\"block_line\": 4, \"block_end_line\": 6}],\n     \"reads\": "
         "[{\"path\": \"/a/b.py\", \"fault\": \"\"}, {\"path\": \"/a/c.py\", \"fault\": "
         "\"why\"}]}]}\n");
@@ -168,7 +170,7 @@ static void why(tfr_arena *arena) {
     add_fused(&r, arena, "linears", "A", "forward", 20, 22);
     add_refused(&r, arena, "rope", "q is written to", 60);
     static const char REFUSED[] =
-        "x.py:59-61: M: not fused; nearest rule rule/ref\n  x.py:60:5: q is written to\n";
+        "x.py:59-61: M: not fused; nearest rule rule/ref\n  x.py:60:5: q is written to: `x[0]`\n";
     static const char FUSED[] = "x.py:20-22: A: fused as linears\n";
     tfr_buf out = {.arena = arena};
     tfr_report_why(&out, &r, 0, false);
@@ -211,6 +213,7 @@ static void copies(tfr_arena *arena) {
     tfr_arena_free(other);
     CHECK_STR(copy.fused.items[0].op, "linears");
     CHECK_STR(copy.refused.items[0].reason, "reason");
+    CHECK_STR(copy.refused.items[0].found, "x[0]");
     CHECK_STR(copy.note, "n");
     CHECK(strcmp(copy.error->message, "why") == 0 && copy.status == TFR_E_USAGE && copy.changed);
 }

@@ -1,5 +1,5 @@
 # The gate's projection is unknown code: its statement stays where it is, and the reason says so.
-# expect: refused act_mul Unknown.forward "unknown effects"
+# expect: refused act_mul Unknown.forward "not known to have no effects"
 # expect: refused act_mul Again.forward "used elsewhere"
 # expect: fused act_mul Written.forward
 import torch

@@ -2,7 +2,7 @@
 # expect: fused rope apply_rotary_pos_emb
 # expect: fused linears OAttention.forward
 # expect: fused add_layer_norm OLayer.forward
-# expect: refused linears OMLP.forward "unknown effects"
+# expect: refused linears OMLP.forward "not known to have no effects"
 # expect: not-fused rope OAttention.forward
 import torch
 from torch import nn

@@ -1,8 +1,8 @@
 # Projections with a helper of another file between them: one that has no effect, one that counts,
 # one that changes the input.
 # expect: fused linears Plain.forward
-# expect: refused linears Counting.forward "unknown effects"
-# expect: refused linears Shifting.forward "written"
+# expect: refused linears Counting.forward "not known to have no effects"
+# expect: refused linears Shifting.forward "writes between"
 import torch
 from torch import nn
 

@@ -1,7 +1,7 @@
 # Layouts by rearrange, which is unknown code to us: what lies around it is fused where no effect
 # can come between.
 # expect: fused act_mul EMLP.forward
-# expect: refused linears ECross.forward "unknown effects"
+# expect: refused linears ECross.forward "not known to have no effects"
 # expect: not-fused linears EAttention.forward
 import torch
 from torch import nn
