@@ -88,7 +88,9 @@ def judge_one(family, line, kind, rows, fused, refused):
             return r["reason"]
     # Reported in a helper that the candidate's function calls: all sites of the class are.
     helped = [f for f in fused if not any(near(row[0], f, "line", "end_line") for row in rows)]
-    if family in ("rope", "projections") and helped:
+    if family == "rope" and helped:
+        return None
+    if family == "projections" and any(f["function"] != "forward" for f in helped):
         return None
     return refused[0]["reason"] if refused and len(rows) == 1 else SILENT
 

@@ -101,6 +101,7 @@ def test_residual_is_a_sum_that_is_used_again():
 
 def test_judging_needs_the_right_op_at_the_right_place():
     rows = {"A": {"glu": [[10, "two"]], "gated_norm": [[3, "rms"]], "rope": [[20, "spin"]]}}
+    rows["A"]["projections"] = [[30, "attention:q,k"]]
     place = {"class": "A", "function": "forward", "count": 1}
 
     def reasons(*fused, refused=()):
@@ -117,6 +118,9 @@ def test_judging_needs_the_right_op_at_the_right_place():
     assert reasons({"op": "linears", **at})["glu"] == coverage.SILENT
     assert reasons({"op": "rms_norm", "line": 3, "end_line": 3})["gated_norm"] == coverage.SILENT
     assert reasons({"op": "rope", "class": "", "function": "spin", **at})["rope"] is None
+    elsewhere = {"op": "linears", "line": 40, "end_line": 41}
+    assert reasons(elsewhere)["projections"] == coverage.SILENT
+    assert reasons({**elsewhere, "function": "project"})["projections"] is None
     near = {"op": "act_mul", "line": 10, "block_line": 9, "block_end_line": 10, "reason": "needs x"}
     assert reasons(refused=[near])["glu"] == "needs x"
 
