@@ -309,17 +309,26 @@ static uint32_t line_of(const tfr_source *src, uint32_t offset) {
     return line;
 }
 
+static uint32_t line_ends(tfr_str text) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += text.data[i] == '\n' ||
+                 (text.data[i] == '\r' && (i + 1 == text.len || text.data[i + 1] != '\n'));
+    return count;
+}
+
 uint32_t tfr_sink_line(const tfr_source *src, const tfr_edits *edits, uint32_t line) {
     uint32_t added = 0, gone = 0;
     for (uint32_t i = 0; i < edits->count; i++) {
         const tfr_edit *e = &edits->items[i];
         uint32_t at = line_of(src, e->start) + added - gone; // in the edited text
+        uint32_t more = line_ends(e->text);
         if (line < at)
             break;
-        if (e->text.len && line == at)
+        if (line < at + more)
             return line_of(src, e->start);
-        added += e->text.len != 0;
-        gone += e->text.len == 0;
+        added += more;
+        gone += line_ends((tfr_str){src->bytes.data + e->start, e->end - e->start});
     }
     return line + gone - added;
 }
