@@ -25,6 +25,7 @@ import torch  # noqa: E402
 from shapes import (  # noqa: E402
     DTYPES,
     act_arguments,
+    gated_arguments,
     heads_first,
     norm_rope_arguments,
     rope_arguments,
@@ -62,6 +63,11 @@ def _add_layer_norm(width):
     return lambda d: (x(d, 1), x(d, 2), affine(d, 3), affine(d, 4), 1e-6, width)
 
 
+def _gated(variant, width, groups=1):
+    x = lambda d, seed: values((2, width), d, seed)  # noqa: E731
+    return lambda d: gated_arguments(variant, x(d, 1), x(d, 2), 0, values((width,), d, 3), groups)
+
+
 def _act(variant, act):
     return lambda d: act_arguments(variant, act, values((2, 64), d, 1), values((2, 64), d, 2))
 
@@ -90,11 +96,14 @@ def _norm_rope(head):
 
 NORM, ADD = ("rms_norm", "cast_then_weight"), ("add_rms_norm", "add_then_norm")
 LAYER = ("add_layer_norm", "add_then_norm")
+GATED = ("gated_rms_norm", "cast_weight_then_gate")
+GROUPS = ("gated_rms_norm", "gate_then_norm_of_groups")
 # Registers. A multiprocessor has 65536 of them for 1536 (sm_86, sm_89, sm_120) to 2048 threads: with
 # 64 for each at least half of those are there, which hides memory's latency where each thread has
 # several loads of 128 bits under way. Norm and rope hold a head of q, its weight and its angles. Rows
 # of 16384 are held whole, 32 elements of 16 bits and their sums for each of 512 threads, which could
 # have 128; wider ones have four packs on their way at a time, of two arrays where they are added.
+# Of gated norms: what they take, and a little.
 # Shared bytes. Two floats for each warp, and where several rows share a block its weight, converted:
 # 2560 floats at most (of 16-bit weights half of that), and a layer norm's bias.
 KERNELS = [
@@ -108,6 +117,8 @@ KERNELS = [
     Kernel("add and layer norm of 2560", *LAYER, _add_layer_norm(2560), 64, 20736),
     Kernel("add and layer norm of 16384", *LAYER, _add_layer_norm(16384), 128, 256),
     Kernel("add and layer norm of 40000", *LAYER, _add_layer_norm(40000), 128, 256),
+    Kernel("gated norm of 128", *GATED, _gated(GATED[1], 128), 56, 0),
+    Kernel("gate and norm of 8 times 512", *GROUPS, _gated(GROUPS[1], 4096, 8), 112, 64),
     Kernel("silu", "act_mul", "two_inputs", _act("two_inputs", "SILU"), 48, 0),
     Kernel("gelu", "act_mul", "two_inputs", _act("two_inputs", "GELU"), 60, 0),
     Kernel(
@@ -173,6 +184,11 @@ def every_reference() -> Iterator[Kernel]:
                 255,
                 20480,
             )
+    for variant in variants("gated_rms_norm"):
+        if variant != "groups_of_rows_gated_before_or_after":  # it has no torch operations to run
+            yield Kernel(variant, "gated_rms_norm", variant, _gated(variant, 1024, 4), 255, 20480)
+    for variant in variants("add_layer_norm"):
+        yield Kernel(variant, "add_layer_norm", variant, _add_layer_norm(1024), 255, 20480)
     for variant in variants("act_mul"):
         for act in activations.ACTS if variant == "two_inputs" else activations.ACTS[:1]:
             yield Kernel(f"{variant}, {act}", "act_mul", variant, _act(variant, act), 255, 0)

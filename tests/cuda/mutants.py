@@ -19,6 +19,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -38,6 +39,7 @@ from shapes import (  # noqa: E402
     act_arguments,
     every_rank,
     exact,
+    gated_arguments,
     heads_first,
     laid,
     norm_rope_arguments,
@@ -91,6 +93,33 @@ def add_norm_calls(width, dtype):
     yield small, small.flip(0), shifted(weight), 1e-3, 0
 
 
+def layer_norm_calls(width, dtype):
+    weight, bias = values((width,), dtype, 2), values((width,), dtype, 4)
+    for x in rows_of(width, dtype):
+        other = laid(values(x.shape, dtype, 15), x.data_ptr() % 16 == 0)
+        yield x, other, weight, bias, 1e-3, width
+        yield other, x, weight, bias, 1e-3, width
+    small = values((5, width), dtype, 14) * 1e-2
+    yield small, small.flip(0), weight, bias, 1e-3, width
+    yield small, small.flip(0), shifted(weight), bias, 1e-3, width
+    yield small, small.flip(0), weight, shifted(bias), 1e-3, width
+
+
+def gated_calls(variant, width, dtype, groups=1, norm_first=1):
+    weight, silu = values((width,), dtype, 2), activations.ACTS.index("SILU")
+    for x in rows_of(width, dtype) if groups < width else ():  # else too many steps for many rows
+        if groups > 1 and not x.is_contiguous():  # which views of groups do not take
+            continue
+        gate = laid(values(x.shape, dtype, 15, 3.0), x.data_ptr() % 16 == 0)
+        yield gated_arguments(variant, x, gate, silu, weight, groups, norm_first)
+        yield gated_arguments(variant, gate, x, silu, weight, groups, norm_first)
+    small, far = values((5, width), dtype, 14) * 1e-2, torch.linspace(-200, 200, width).to(dtype)
+    for gate in (small.flip(0), far.expand(5, width).contiguous()):
+        for other in (weight, shifted(weight)):
+            a = gated_arguments(variant, small, gate, silu, other, groups, norm_first)
+            yield *a[:4], 1e-3, *a[5:]
+
+
 def act_calls(variant, act, width, dtype):
     """All exponents; rows found in every way, whole packs of elements and others."""
     number = activations.ACTS.index(act)
@@ -125,9 +154,14 @@ def rope_calls(variant, head, dtype, cos_dtype):
         yield rope_arguments(variant, k, q, shifted(cos), sin)
         yield rope_arguments(variant, shifted(q), k, cos, shifted(sin))
         yield rope_arguments(variant, q, shifted(k), cos, sin)
+        yield rope_arguments(variant, shifted(q), k, cos, sin)
     for aligned in (True, False):
         wide = laid(values((1, 9, 201, head), dtype, 3), aligned)  # more than there are blocks
         yield rope_arguments(variant, wide, wide, *tables(variant, 1, 201, head, cos_dtype))
+        wide = laid(
+            values((1, 1, 128, head), dtype, 3), aligned
+        )  # as many as threads, or a multiple
+        yield rope_arguments(variant, wide, wide, *tables(variant, 1, 128, head, cos_dtype))
     for aligned in (True, False):  # rows found through one dimension up to four, of q or of k
         for shape in ((1, 1, 6, head), (1, 1, 1, head), (1, 3, 6, head), (3, 2, 6, head)):
             x = laid(values(shape, dtype, 4), aligned, apart=True)
@@ -184,12 +218,28 @@ class Subject:
 
 
 NORM, ADD = ("rms_norm", "cast_then_weight"), ("add_rms_norm", "add_then_norm")
+LAYER = ("add_layer_norm", "add_then_norm")
 SUBJECTS = [
     Subject("norm of 2048", *NORM, lambda: norm_calls(2048, BF16, BF16)),
     Subject("norm of 72", *NORM, lambda: norm_calls(72, F32, F16)),
     Subject("norm of 41", *NORM, lambda: norm_calls(41, F32, F32, aligned=(False,))),
     Subject("norm of 16392", *NORM, lambda: few(norm_calls(16392, F16, F16))),
     Subject("add and norm of 1000", *ADD, lambda: add_norm_calls(1000, BF16)),
+    Subject("add and layer norm of 1000", *LAYER, lambda: layer_norm_calls(1000, BF16)),
+    Subject(
+        "gated norm of 72",
+        "gated_rms_norm",
+        "cast_weight_then_gate",
+        lambda: gated_calls("cast_weight_then_gate", 72, BF16),
+    ),
+    Subject(
+        "gate and norm of groups",
+        "gated_rms_norm",
+        "gate_then_norm_of_groups",
+        lambda: chain.from_iterable(
+            gated_calls("gate_then_norm_of_groups", 120, F16, groups) for groups in (3, 8, 120)
+        ),
+    ),
     Subject("silu", "act_mul", "two_inputs", lambda: act_calls("two_inputs", "SILU", 24, BF16)),
     Subject(
         "gelu, interleaved",
