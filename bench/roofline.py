@@ -50,6 +50,8 @@ def calls(tokens: int):
         "add_then_norm",
         (x, y, weight, 1e-6, 0),
     )
+    heads = q.transpose(1, 2)
+    yield "queries of linear attention", "l2_norm", "by_rsqrt_in_float32", (heads, 1e-6)
     yield "mlp", "act_mul", "two_inputs", (0, gate, up)
     yield (
         "q_norm, k_norm, rope",

@@ -1,5 +1,6 @@
-// RMS norm of whole rows on CUDA: what rms_norm.cu and add_rms_norm.cu share. It must not know
-// where the values of a row come from: a kernel says that in a struct ROW (see tfr_norm_kernel).
+// RMS norm of whole rows on CUDA: what rms_norm.cu, add_rms_norm.cu and l2_norm.cu share. It must
+// not know where the values of a row come from: a kernel says that in a struct ROW (see
+// tfr_norm_kernel).
 #ifndef TFR_DEVICE_NORM_H
 #define TFR_DEVICE_NORM_H
 
@@ -83,7 +84,7 @@ TFR_INLINE void tfr_norm_scale(float *x, float root, const tfr_pack<WEIGHT, V> &
     }
 #pragma unroll
     for (int i = 0; i < V; i++)
-        x[i] *= root;
+        x[i] = tfr_norm_is_l2(ORDER) && !tfr_l2_multiplies(ORDER) ? x[i] / root : x[i] * root;
     if constexpr (tfr_norm_has_weight(ORDER)) {
         tfr_round<t.inner, V>(x);
 #pragma unroll
@@ -102,6 +103,44 @@ TFR_INLINE void tfr_norm_square(const tfr_pack<DTYPE, V> &pack, float *sum) {
         sum[i] = fmaf(x[i], x[i], sum[i]);
 }
 
+// The same, each square rounded where an l2 norm's form says so.
+template <int ORDER, int DTYPE, int V>
+TFR_INLINE void tfr_norm_square_in(const tfr_pack<DTYPE, V> &pack, float *sum) {
+    if constexpr (tfr_norm_is_l2(ORDER) && tfr_l2_squares(ORDER, DTYPE) != TFR_F32) {
+        float x[V];
+        tfr_floats(pack, x);
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            x[i] *= x[i];
+        tfr_round<DTYPE, V>(x);
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            sum[i] += x[i];
+    } else {
+        tfr_norm_square(pack, sum);
+    }
+}
+
+// What an l2 norm divides by, or multiplies with, rounded after each step as its form says.
+template <int FORM, int DTYPE> TFR_INLINE float tfr_l2_length(float s, float eps) {
+    if (FORM == TFR_NORM_L2_RSQRT || FORM == TFR_NORM_L2_RSQRT_IN_FLOAT32)
+        return rsqrtf(s + eps);
+    tfr_round<tfr_l2_squares(FORM, DTYPE), 1>(&s);
+    if (FORM == TFR_NORM_L2_SQRT)
+        s += eps;
+    if (FORM == TFR_NORM_L2_CLAMPED_SQRT)
+        s = s < eps ? eps : s;
+    tfr_round<tfr_l2_squares(FORM, DTYPE), 1>(&s);
+    s = sqrtf(s);
+    tfr_round<DTYPE, 1>(&s);
+    if (FORM == TFR_NORM_L2_NORM_ADD)
+        s += eps;
+    if (FORM == TFR_NORM_L2_NORMALIZE)
+        s = s < eps ? eps : s;
+    tfr_round<DTYPE, 1>(&s);
+    return s;
+}
+
 // The root of a row from the sums of each of its threads; `turn` as in tfr_row_sum.
 template <int ORDER, int DTYPE, int THREADS, int BLOCK, int V>
 TFR_INLINE float tfr_norm_root(float *sum, int turn, int width, float eps) {
@@ -110,7 +149,10 @@ TFR_INLINE float tfr_norm_root(float *sum, int turn, int width, float eps) {
 #pragma unroll
         for (int i = 0; i < d; i++)
             sum[i] += sum[i + d];
-    float root = rsqrtf(tfr_row_sum<THREADS, BLOCK>(sum[0], turn) / (float)width + eps);
+    const float total = tfr_row_sum<THREADS, BLOCK>(sum[0], turn);
+    if constexpr (tfr_norm_is_l2(ORDER))
+        return tfr_l2_length<ORDER, DTYPE>(total, eps);
+    float root = rsqrtf(total / (float)width + eps);
     if (ORDER == TFR_NORM_ROOT_CAST)
         tfr_round<DTYPE, 1>(&root);
     return root;
@@ -208,7 +250,7 @@ template <class ROW, bool ALIGNED> TFR_INLINE void tfr_norm_held(const tfr_devic
             tfr_norm_weights<ROW, ALIGNED, shares>(a, begin, shared, weight);
 #pragma unroll
         for (int k = 0; k < EACH; k++)
-            tfr_norm_square(x[k], sum);
+            tfr_norm_square_in<ROW::order>(x[k], sum);
         const float root = tfr_norm_root<ROW::order, ROW::dtype, T, shape::block, V>(
             sum, turn, WIDTH, a.number[0]);
 #pragma unroll
@@ -236,7 +278,8 @@ template <class ROW, bool ALIGNED> TFR_INLINE void tfr_norm_wide(const tfr_devic
         tfr_find_row<ROW::arrays>(a.part[0], row, at);
 #pragma unroll 4
         for (int i = threadIdx.x * V; i < WIDTH; i += STEP)
-            tfr_norm_square(ROW::template first<ALIGNED>(at, i, shape::even ? V : WIDTH - i), sum);
+            tfr_norm_square_in<ROW::order>(
+                ROW::template first<ALIGNED>(at, i, shape::even ? V : WIDTH - i), sum);
         const float root = tfr_norm_root<ROW::order, ROW::dtype, shape::block, shape::block, V>(
             sum, turn, WIDTH, a.number[0]);
 #pragma unroll 2

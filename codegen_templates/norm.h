@@ -14,9 +14,9 @@ TFR_INLINE tfr_v8 tfr_norm_factor(tfr_v8 weight, int order, int dtype) {
     return tfr_norm_rounds_one_plus(order) ? tfr_round(weight, dtype) : weight;
 }
 
-// The sum of the squares of n elements: a fixed order, whatever the build. In blocks, so that the
-// error stays at a few 2^-24 of the sum however long the row.
-TFR_INLINE float tfr_norm_squares(const void *x, int64_t n, int dtype) {
+// The sum of the squares of n elements, each square rounded to `each`: a fixed order, whatever the
+// build. In blocks, so that the error stays at a few 2^-24 of the sum however long the row.
+TFR_INLINE float tfr_norm_rounded_squares(const void *x, int64_t n, int dtype, int each) {
     tfr_v8 total = {0};
     int64_t i = 0;
     do {
@@ -25,21 +25,25 @@ TFR_INLINE float tfr_norm_squares(const void *x, int64_t n, int dtype) {
         for (; i + 32 <= end; i += 32) {
             for (int k = 0; k < 4; k++) {
                 tfr_v8 v = tfr_load(x, i + 8 * k, dtype);
-                sum[k] += v * v;
+                sum[k] += tfr_round(v * v, each);
             }
         }
         for (; i + 8 <= end; i += 8) {
             tfr_v8 v = tfr_load(x, i, dtype);
-            sum[0] += v * v;
+            sum[0] += tfr_round(v * v, each);
         }
         if (i < end) {
             tfr_v8 v = tfr_load_part(x, i, end - i, dtype);
-            sum[1] += v * v;
+            sum[1] += tfr_round(v * v, each);
             i = end;
         }
         total += (sum[0] + sum[2]) + (sum[1] + sum[3]);
     } while (i < n);
     return tfr_sum(total);
+}
+
+TFR_INLINE float tfr_norm_squares(const void *x, int64_t n, int dtype) {
+    return tfr_norm_rounded_squares(x, n, dtype, TFR_F32);
 }
 
 // What each x is multiplied with. `dtype` is x's.

@@ -26,9 +26,34 @@
     X(UNROUNDED)                                                                                   \
     X(RSQRT)                                                                                       \
     X(POW)
+// The forms of rules/l2_norm.py, which follow in the lists of its templates: y = x / length or, of
+// the first two, x * root.
+#define TFR_L2_VALUES(X)                                                                           \
+    X(L2_RSQRT)                                                                                    \
+    X(L2_RSQRT_IN_FLOAT32)                                                                         \
+    X(L2_SQRT)                                                                                     \
+    X(L2_CLAMPED_SQRT)                                                                             \
+    X(L2_POW)                                                                                      \
+    X(L2_NORM)                                                                                     \
+    X(L2_NORM_ADD)                                                                                 \
+    X(L2_NORMALIZE)
 // The same numbers under names of their own, since a template's macros may take the plain ones.
 #define TFR_NORM_NAME(name) TFR_NORM_##name,
-enum { TFR_NORM_VALUES(TFR_NORM_NAME) };
+enum { TFR_NORM_VALUES(TFR_NORM_NAME) TFR_L2_VALUES(TFR_NORM_NAME) };
+
+TFR_CONSTANT int tfr_norm_is_l2(int order) { return order >= TFR_NORM_L2_RSQRT; }
+
+TFR_CONSTANT int tfr_l2_multiplies(int form) {
+    return form == TFR_NORM_L2_RSQRT || form == TFR_NORM_L2_RSQRT_IN_FLOAT32;
+}
+
+// The dtype that each square and their sum are rounded to: torch's norm rounds neither.
+TFR_CONSTANT int tfr_l2_squares(int form, int x) {
+    return form == TFR_NORM_L2_RSQRT || form == TFR_NORM_L2_SQRT ||
+                   form == TFR_NORM_L2_CLAMPED_SQRT || form == TFR_NORM_L2_POW
+               ? x
+               : TFR_F32;
+}
 
 // The dtype that x * root is rounded to before the weight.
 TFR_CONSTANT int tfr_norm_inner(int order, int x, int weight) {
@@ -62,7 +87,8 @@ TFR_CONSTANT int tfr_norm_result(int order, int x, int weight) {
 }
 
 TFR_CONSTANT int tfr_norm_has_weight(int order) {
-    return order != TFR_NORM_CAST && order != TFR_NORM_ROOT_CAST && order != TFR_NORM_UNROUNDED;
+    return order != TFR_NORM_CAST && order != TFR_NORM_ROOT_CAST && order != TFR_NORM_UNROUNDED &&
+           !tfr_norm_is_l2(order);
 }
 
 // Whether the weight becomes 1 + weight, rounded to the weight's dtype.

@@ -224,13 +224,39 @@ static bool arrange(tfr_builder *b, const tfr_module *table, const tfr_canon_row
     return used == count && taken == keyword_count;
 }
 
+// Whether it is the length of vectors along one axis: what torch.norm calls p=2 or "fro" and
+// torch.linalg.norm ord=2 or None is one function there, but not over two axes.
+static bool is_length(const tfr_builder *b, tfr_name op, const tfr_arg *args, uint32_t count) {
+    if ((op != words(b)->norm && op != words(b)->linalg_norm) || count < 3)
+        return false;
+    const tfr_vnode *order = tfr_flow_node(b->flow, args[1].value);
+    const tfr_vnode *dim = tfr_flow_node(b->flow, args[2].value);
+    return order->op == TFR_V_CONST &&
+           (order->name == words(b)->two || order->name == words(b)->ellipsis) &&
+           dim->op == TFR_V_CONST && dim->type == TFR_T_NUMBER;
+}
+
+// What is known to be a tensor only by the method that is called: (x * x).sum() is that of x ** 2.
+static void square_of_tensor(tfr_builder *b, tfr_arg *arg) {
+    const tfr_vnode *n = tfr_flow_node(b->flow, arg->value);
+    if (n->op != TFR_V_ATEN || n->name != words(b)->mul || n->arg_count != 2)
+        return;
+    tfr_arg x[2] = {tfr_flow_arg(b->flow, arg->value, 0), tfr_flow_arg(b->flow, arg->value, 1)};
+    if (!tfr_flow_same_at(b->flow, x[0].value, x[1].value, n->seq))
+        return;
+    uint32_t ast = n->ast;
+    x[1] = (tfr_arg){tfr_build_const(b, words(b)->two, TFR_T_NUMBER, 0), 0};
+    arg->value = tfr_build_node(b, TFR_V_ATEN, words(b)->pow, x, 2, ast);
+    b->flow->nodes.items[arg->value].type = TFR_T_TENSOR;
+}
+
 tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint32_t count,
                          const tfr_name *keywords, const tfr_arg *keyword_values,
                          uint32_t keyword_count, char place, uint32_t ast) {
     const tfr_canon *canon = b->flow->module->canon;
     const tfr_canon_row *row = canon ? tfr_canon_find(canon, op) : NULL;
     if (!row || (place == 'x' && !row->method) || (place == 't' && !row->torch) ||
-        (place == 'F' && !row->functional))
+        (place == 'F' && !row->functional) || (place == 'l' && !row->linalg))
         return 0;
     const tfr_module *table = tfr_canon_module(canon);
     if (row->alias) {
@@ -266,6 +292,12 @@ tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint3
     if (!arrange(b, table, row, args, count, keywords, keyword_values, keyword_count, arranged,
                  &arranged_count, &writes))
         return 0;
+    if (place == 'x' || op == words(b)->sum || op == words(b)->mean)
+        square_of_tensor(b, &arranged[0]);
+    if (is_length(b, op, arranged, arranged_count)) {
+        op = words(b)->norm;
+        arranged[1].value = tfr_build_const(b, words(b)->ellipsis, TFR_T_OTHER, 0);
+    }
     tfr_value v = tfr_build_node(b, TFR_V_ATEN, op, arranged, arranged_count, ast);
     b->flow->nodes.items[v].type = row->type;
     if (writes)
@@ -572,6 +604,12 @@ static tfr_value global_call(tfr_builder *b, tfr_arg callee, call *c) {
         place = 't', last = (tfr_str){path.data + 6, path.len - 6};
         if (last.len > 14 && memcmp(last.data, "nn.functional.", 14) == 0)
             place = 'F', last = (tfr_str){last.data + 14, last.len - 14};
+        if (last.len > 7 && memcmp(last.data, "linalg.", 7) == 0) {
+            char *row = TFR_NEW_ARRAY(b->arena, char, last.len);
+            memcpy(row, last.data, last.len);
+            row[6] = '_';
+            place = 'l', last.data = row;
+        }
     } else if (path.len > 14 && memcmp(path.data, "tfrewrite.ops.", 14) == 0) {
         return tfr_op_call(b, (tfr_str){path.data + 14, path.len - 14}, callee, c);
     }

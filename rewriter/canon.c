@@ -30,12 +30,13 @@ static void read_row(tfr_canon *canon, uint32_t function) {
     *row = (tfr_canon_row){.name = f->name, .function = function, .type = TFR_T_TENSOR};
     tfr_str on = tfr_tree_text(t, f->decorated);
     const char *end = memchr(on.data, '\n', on.len);
-    for (const char *p = on.data; p < end; p++) { // @on("x torch F")
+    for (const char *p = on.data; p < end; p++) { // @on("x torch F linalg")
         if (p[-1] != '"' && p[-1] != ' ')
             continue;
         row->method |= *p == 'x';
         row->torch |= *p == 't';
         row->functional |= *p == 'F';
+        row->linalg |= *p == 'l';
     }
     uint32_t type = tfr_tree_field(t, f->node, TFR_F_RETURN_TYPE);
     if (type)

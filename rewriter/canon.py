@@ -2,8 +2,8 @@
 
 `def name(...): ...` is a primitive: its signature gives names, order and defaults of the arguments, so that positional and keyword spellings
 meet; arguments equal to their default are dropped from the end. `def name(...): return <other spelling>` says that both give the same bits:
-tests run both sides. Everything listed is pure. `@on` says where the name is found: a method of a tensor ("x"), `torch`, or `torch.nn.functional`
-("F"). The result is a tensor unless the annotation says otherwise.
+tests run both sides. Everything listed is pure. `@on` says where the name is found: a method of a tensor ("x"), `torch`, `torch.nn.functional`
+("F"), or `torch.linalg` ("linalg", with that before the name). The result is a tensor unless the annotation says otherwise.
 """
 
 # ruff: noqa: A001
@@ -67,6 +67,10 @@ def sum(x, dim=None, keepdim=False, dtype=None): ...
 def var(x, dim=None, correction=1, keepdim=False): ...
 @on("x torch")
 def norm(x, p="fro", dim=None, keepdim=False, dtype=None): ...
+@on("linalg")
+def linalg_norm(x, ord=None, dim=None, keepdim=False, dtype=None): ...
+@on("F")
+def normalize(x, p=2.0, dim=1, eps=1e-12): return div(x, clamp(norm(x, p, dim, True), eps))
 @on("x torch")
 def amax(x, dim=(), keepdim=False): ...
 @on("x torch")
@@ -79,6 +83,8 @@ def argmax(x, dim=None, keepdim=False): ...
 def clamp(x, min=None, max=None): ...
 @on("x torch")
 def clip(x, min=None, max=None): return clamp(x, min, max)
+@on("x torch")
+def clamp_min(x, min): return clamp(x, min)
 @on("torch")
 def where(condition, x, other): ...
 @on("x torch")

@@ -130,7 +130,7 @@ bool tfr_module_super_is_pure(tfr_module *module, uint32_t class_index);
 typedef struct tfr_canon_row {
     tfr_name name;
     uint32_t function; // in the table's scope
-    bool method, torch, functional;
+    bool method, torch, functional, linalg;
     bool alias;   // its body is another spelling
     uint8_t type; // of the result
 } tfr_canon_row;

@@ -2,6 +2,7 @@
 // so that it can be found in the text; equal values share a value number.
 #include "rewriter/flow_build.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static const tfr_tree *tree_of(const tfr_builder *b) { return b->frame->module->scope->tree; }
@@ -171,8 +172,15 @@ static tfr_name literal_number(tfr_builder *b, tfr_str text, bool negative) {
     if (*end || based || value > 9007199254740992.0)
         return tfr_names_add(b->flow->module->names,
                              tfr_str_format(b->arena, "%s%s", negative ? "-" : "", digits));
+    // The fewest digits that give the value back: it may be written into the user's file.
+    int fewest = 15;
+    for (; fewest < 17; fewest++) {
+        snprintf(digits, sizeof digits, "%.*g", fewest, value);
+        if (strtod(digits, NULL) == value)
+            break;
+    }
     return tfr_names_add(b->flow->module->names,
-                         tfr_str_format(b->arena, "%.17g", negative ? -value : value));
+                         tfr_str_format(b->arena, "%.*g", fewest, negative ? -value : value));
 }
 
 static tfr_value build_literal(tfr_builder *b, uint32_t ast, tfr_kind kind) {

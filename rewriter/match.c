@@ -133,12 +133,35 @@ static void undo(matcher *m, uint32_t to) {
     }
 }
 
+// Whether the rule sums over its parameter: nothing but a tensor gets through that, so an attribute
+// that does is one.
+static bool is_summed(const tfr_flow *rule, tfr_value param) {
+    const tfr_words *w = rule->module->words;
+    for (tfr_value v = 1; v < rule->nodes.count; v++) {
+        const tfr_vnode *n = tfr_flow_node(rule, v);
+        bool sums = n->name == w->sum || n->name == w->mean || n->name == w->norm;
+        if (n->op != TFR_V_ATEN || !sums)
+            continue;
+        tfr_value of = tfr_flow_arg(rule, v, 0).value;
+        const tfr_vnode *inner = tfr_flow_node(rule, of);
+        if (inner->op == TFR_V_ATEN && inner->name == w->pow)
+            of = tfr_flow_arg(rule, of, 0).value;
+        if (of == param)
+            return true;
+    }
+    return false;
+}
+
 static bool match_param(matcher *m, tfr_value pattern, tfr_arg user) {
     for (uint32_t i = 0; i < m->rule->param_count; i++) {
         if (m->rule->params[i].value != pattern)
             continue;
         const char *why = NULL;
-        if (tfr_match_fits(m->flow, user, m->rule->params[i].kind, &why)) {
+        const tfr_vnode *n = tfr_flow_node(m->flow, user.value);
+        bool open = m->rule->params[i].kind == TFR_P_TENSOR && n->op == TFR_V_ATTR &&
+                    n->module == TFR_M_UNKNOWN && n->type == TFR_T_UNKNOWN;
+        if (tfr_match_fits(m->flow, user, m->rule->params[i].kind, &why) ||
+            (open && is_summed(m->rule->flow, pattern))) {
             bind(m, pattern, user);
             return true;
         }

@@ -64,8 +64,44 @@ def near(line, entry, first, last):
 HEADLINE = ("rms_norm", "gated_norm", "glu", "projections")
 
 
-def judge(classes, entry):
-    """(class, family, line, kind) -> None if fused, else the reason."""
+def calls_in(text):
+    """(function, class it is called in or "", first line, last line) of each call by a plain name."""
+    return [
+        (
+            call.func.id,
+            top.name if isinstance(top, ast.ClassDef) else "",
+            call.lineno,
+            call.end_lineno,
+        )
+        for top in ast.parse(text).body
+        for call in ast.walk(top)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    ]
+
+
+def through_calls(out, entry, calls):
+    """Norms in functions: one is fused where all calls of it are, and what a class computes by
+    calling a function is what became of it there.
+    """
+    norms = [f for f in entry["fused"] if serves(f["op"], "rms_norm")]
+    of_function = {k[3].removeprefix("function:"): k for k in out if k[3].startswith("function:")}
+    for name, key in of_function.items():
+        fused = [
+            any(f["class"] == cls and near(line, f, "line", "end_line") for f in norms)
+            for function, cls, line, _ in calls
+            if function == name
+        ]
+        if fused and all(fused):
+            out[key] = None
+    for (cls, family, line, kind), reason in list(out.items()):
+        if family == "rms_norm" and kind.startswith("inline:") and reason:
+            for function, where, first, last in calls:
+                if where == cls and function in of_function and first <= line <= last:
+                    out[cls, family, line, kind] = out[of_function[function]]
+
+
+def judge(classes, entry, calls=()):
+    """(class, family, line, kind) -> None if fused, else the reason. `calls` as calls_in has them."""
     out = {}
     for cls, families in classes.items():
         for family, rows in families.items():
@@ -76,6 +112,7 @@ def judge(classes, entry):
             for line, kind in rows:
                 reason = judge_one(family, line, kind, rows, fused, refused)
                 out[cls, family, line, kind] = None if kind in helpers else reason
+    through_calls(out, entry, calls)
     return out
 
 
@@ -99,7 +136,12 @@ def measure(table, entries):
     """column -> (file, class) -> list of (line, kind, reason or None)."""
     found = {column: defaultdict(list) for column in COLUMNS}
     for path, classes in table.items():
-        for (cls, family, line, kind), reason in judge(classes, entries[path]).items():
+        has_functions = any(
+            kind.startswith("function:") for _, kind in classes.get("", {}).get("rms_norm", ())
+        )
+        text = (corpus.models_dir() / path).read_text(encoding="utf-8") if has_functions else ""
+        judged = judge(classes, entries[path], calls_in(text))
+        for (cls, family, line, kind), reason in judged.items():
             for column, (of, accepts, _) in COLUMNS.items():
                 if of == family and accepts(kind):
                     found[column][path, cls].append((line, kind, reason))

@@ -125,6 +125,29 @@ def test_judging_needs_the_right_op_at_the_right_place():
     assert reasons(refused=[near])["glu"] == "needs x"
 
 
+def test_norms_in_functions_are_judged_by_the_calls():
+    text = "class A:\n    def f(self, q):\n        return turn(\n            q)\ndef turn(q):\n    return unit(q)\n"
+    rows = {
+        "": {"rms_norm": [[6, "function:turn"], [20, "function:unit"]]},
+        "A": {"rms_norm": [[4, "inline:l2"]]},
+    }
+
+    def fused(*lines):
+        entry = {"op": "l2_norm", "class": "", "function": "turn", "count": 1}
+        entries = {
+            "fused": [{**entry, "line": n, "end_line": n} for n in lines],
+            "refused": [],
+        }
+        judged = coverage.judge(rows, entries, coverage.calls_in(text))
+        return {kind for (_, _, _, kind), reason in judged.items() if not reason}
+
+    assert fused() == set()
+    assert fused(6) == {"function:turn", "function:unit", "inline:l2"}
+    assert fused(20) == {"function:unit"}
+    text += "\n\n\ny = unit(3)\n"  # a call that is not fused
+    assert fused(6) == {"function:turn", "inline:l2"}
+
+
 def test_worse_figures_are_named():
     row = {"all": 5, "fused": 3, "refused": 1, "silent": 1}
     old = {"columns": {"glu": row}, "causal": {"glu": [2, 4]}}

@@ -27,6 +27,7 @@ from shapes import (  # noqa: E402
     act_arguments,
     gated_arguments,
     heads_first,
+    l2_arguments,
     norm_rope_arguments,
     rope_arguments,
     tables,
@@ -66,6 +67,10 @@ def _add_layer_norm(width):
 def _gated(variant, width, groups=1):
     x = lambda d, seed: values((2, width), d, seed)  # noqa: E731
     return lambda d: gated_arguments(variant, x(d, 1), x(d, 2), 0, values((width,), d, 3), groups)
+
+
+def _l2(variant, width):
+    return lambda d: l2_arguments(variant, values((2, width), d, 1))
 
 
 def _act(variant, act):
@@ -119,6 +124,8 @@ KERNELS = [
     Kernel("add and layer norm of 40000", *LAYER, _add_layer_norm(40000), 128, 256),
     Kernel("gated norm of 128", *GATED, _gated(GATED[1], 128), 56, 0),
     Kernel("gate and norm of 8 times 512", *GROUPS, _gated(GROUPS[1], 4096, 8), 112, 64),
+    Kernel("l2 norm of 128", "l2_norm", "by_pow", _l2("by_pow", 128), 40, 128),
+    Kernel("l2 norm of 16384", "l2_norm", "by_sqrt", _l2("by_sqrt", 16384), 112, 128),
     Kernel("silu", "act_mul", "two_inputs", _act("two_inputs", "SILU"), 48, 0),
     Kernel("gelu", "act_mul", "two_inputs", _act("two_inputs", "GELU"), 60, 0),
     Kernel(
@@ -189,6 +196,10 @@ def every_reference() -> Iterator[Kernel]:
             yield Kernel(variant, "gated_rms_norm", variant, _gated(variant, 1024, 4), 255, 20480)
     for variant in variants("add_layer_norm"):
         yield Kernel(variant, "add_layer_norm", variant, _add_layer_norm(1024), 255, 20480)
+    for variant in variants("l2_norm"):
+        if variant == "by_rsqrt" or variant.startswith("by_norm"):  # float32 alone; no operations
+            continue
+        yield Kernel(variant, "l2_norm", variant, _l2(variant, 1024), 255, 256)
     for variant in variants("act_mul"):
         for act in activations.ACTS if variant == "two_inputs" else activations.ACTS[:1]:
             yield Kernel(f"{variant}, {act}", "act_mul", variant, _act(variant, act), 255, 0)

@@ -140,6 +140,13 @@ def gated_arguments(variant, x, gate, act, weight, groups=1, norm_first=1) -> tu
     return x, gate, act, weight, 1e-6, *numbers
 
 
+def l2_arguments(variant, x, eps=1e-6) -> tuple:
+    """Of l2_norm, over the last axis."""
+    if variant in ("by_pow", "by_norm"):
+        return (x,)
+    return (x, eps, -1) if variant in ("by_rsqrt", "by_sqrt") else (x, eps)
+
+
 def act_arguments(variant, act, gate, up) -> tuple:
     """`act` by name; of a variant that is one activation, it is that."""
     first = () if variant in FUNCTIONS else (activations.ACTS.index(act),)

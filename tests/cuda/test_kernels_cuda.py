@@ -63,6 +63,7 @@ def test_nothing_is_left_out():
         *holding.ADDS,
         "rms_norm",
         "gated_rms_norm",
+        "l2_norm",  # whose file is test_kernels_l2.py
         "act_mul",
         "rope",
         "qk_norm_rope",

@@ -17,6 +17,7 @@ FEW = [
     ("act_mul", "two_inputs"),
     ("add_layer_norm", "add_then_norm"),
     ("add_rms_norm", "add_then_norm"),
+    ("l2_norm", "by_norm"),
     ("linear", "m1"),
     ("qk_norm_rope", "norm_transpose_rope"),
     ("rms_norm", "cast_then_weight"),
@@ -58,7 +59,7 @@ def _argument(op: str, variant: str, argument, number: int, cos_width: int):
             norms = [variant.name for variant in rules.load()["rms_norm"].variants]
             return norms.index("cast_then_weight")
         if name == "dim":
-            return -1 if op == "act_mul" else 1
+            return -1 if op in ("act_mul", "l2_norm") else 1
         sizes = {"norm_size": WIDTH, "size": WIDTH // 2, "groups": 2}
         return {"act": 1, "norm_first": 1, **sizes}[name]
     shape: tuple[int, ...] = (BATCH, LENGTH, WIDTH)

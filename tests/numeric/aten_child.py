@@ -20,6 +20,7 @@ OPS_BY_CHECK = (
     "add_rms_norm",
     "add_layer_norm",
     "gated_rms_norm",
+    "l2_norm",
     "act_mul",
     "rope",
     "qk_norm_rope",
@@ -118,6 +119,12 @@ def gated_rms_norm(variant, dtype):
             weight = tensor(shape[-1], dtype=other)
             size = (1 if shape[-1] % 2 else shape[-1] // 2,) if "size" in variant.kinds else ()
             yield x, tensor(*shape, dtype=other), act, weight, 1e-6, *size
+
+
+def l2_norm(variant, dtype):
+    for shape, layout in itertools.product(SHAPES, LAYOUTS):
+        x = tensor(*shape, dtype=dtype, layout=layout)
+        yield x, *({"eps": 1e-6, "dim": -1}[p] for p in list(variant.kinds)[1:])
 
 
 def act_mul(variant, dtype):

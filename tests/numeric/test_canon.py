@@ -26,7 +26,7 @@ SPECIAL_VALUES = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 1
 @dataclass
 class Row:
     name: str
-    places: list[str]  # "x": a method, "torch", "F"
+    places: list[str]  # "x": a method, "torch", "F", "linalg"
     positional: list[str]
     variadic: str | None
     keyword_only: list[str]
@@ -77,6 +77,8 @@ def function_at(row: Row, place: str) -> Callable[..., Any]:
     """The function as the table's @on finds it; a method takes its tensor first."""
     if place == "x":
         return getattr(torch.Tensor, row.name)
+    if place == "linalg":
+        return getattr(torch.linalg, row.name.removeprefix("linalg_"))
     return getattr(torch if place == "torch" else F, row.name)
 
 
@@ -107,6 +109,9 @@ ALIAS_INPUTS: dict[str, Callable[[torch.Tensor], list[Any]]] = {
 # Where one row needs other values than its parameter's name says.
 ALIAS_INPUTS_OF_ROW: dict[tuple[str, str], Callable[[torch.Tensor], list[Any]]] = {
     ("reshape_as", "other"): lambda x: [torch.empty(x.numel()), torch.empty(3), x.unsqueeze(0)],
+    ("clamp_min", "min"): lambda x: [-0.5, 0, 1e-12],
+    ("normalize", "p"): lambda x: [ABSENT, 1, 2.0],
+    ("normalize", "eps"): lambda x: [ABSENT, 1e-5],
     ("type_as", "other"): lambda x: [torch.empty(0, dtype=d) for d in [*FLOATS, torch.float64]],
 }
 
@@ -309,6 +314,7 @@ UNLIKE: dict[str, Any] = {
     "keepdim": True,
     "correction": 0,
     "p": 1,
+    "ord": 1,
     "min": 0.75,
     "max": 1.0,
     "largest": False,
@@ -342,7 +348,10 @@ NEVER_EXPLICIT = {("squeeze", "dim"), ("max", "dim"), ("min", "dim"), ("arange",
 
 # torch takes these by keyword alone: what stands at their position fits no call that runs.
 KEYWORD_ALONE = {
-    *((row, "dtype") for row in ("cumsum", "mean", "sum", "norm", "zeros_like", "ones_like")),
+    *(
+        (row, "dtype")
+        for row in ("cumsum", "mean", "sum", "norm", "linalg_norm", "zeros_like", "ones_like")
+    ),
     *((row, "dtype") for row in ("arange", "full", "tensor")),
     *((row, "device") for row in ("to", "arange", "zeros_like", "ones_like", "full", "tensor")),
     ("add", "alpha"),
@@ -478,7 +487,7 @@ def copies(values: list[Any]) -> list[Any]:
 def test_table_is_read_whole():
     assert len(ALIASES) >= 14 and len(PRIMITIVES) >= 80
     assert len(BY_NAME) == len(ROWS), "two rows of one name: the program sees the last alone"
-    assert {p for row in ROWS for p in row.places} <= {"x", "torch", "F"}
+    assert {p for row in ROWS for p in row.places} <= {"x", "torch", "F", "linalg"}
     assert NEVER_EXPLICIT <= {(row.name, p) for row in PRIMITIVES for p in row.defaults}
 
 
@@ -519,7 +528,7 @@ def test_a_wrong_alias_is_seen(text, message):
 
 # ------------------------------------------------------------------ what the C code knows besides
 # (left, right, the parameters they may use): see build_binary, build_slice, literal_number,
-# number_of, unwrap_dim and arrange.
+# number_of, unwrap_dim, is_length and arrange.
 EQUIVALENT = [
     ("x * x", "x.pow(2)"),
     ("x ** 2", "x.pow(2)"),
@@ -549,6 +558,9 @@ EQUIVALENT = [
     ("x.var((-1,), keepdim=True)", "x.var(-1, keepdim=True)"),
     ("x.amax((-1,))", "x.amax(-1)"),
     ("x.norm(dim=(-1,))", "x.norm(dim=-1)"),
+    ("x.norm(p=2, dim=-1)", "x.norm(dim=-1)"),
+    ("torch.linalg.norm(x, dim=0, keepdim=True)", "x.norm(dim=0, keepdim=True)"),
+    ("torch.linalg.norm(x, 2.0, dim=-1)", "x.norm(dim=-1)"),
     ("x.view(x.shape)", "x.view(*x.shape)"),
     ("x.reshape((n, -1))", "x.reshape(n, -1)"),
     ("x.permute([1, 0])", "x.permute(1, 0)"),

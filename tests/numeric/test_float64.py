@@ -146,6 +146,7 @@ NUMERIC_OPS = (
     "rms_norm",
     "add_rms_norm",
     "gated_rms_norm",
+    "l2_norm",
     "act_mul",
     "rope",
     "qk_norm_rope",
@@ -199,7 +200,7 @@ def value_of(op, variant, parameter, kind, seed):
         numbers = {"eps": 1e-3, "epsilon": 1e-3, "limit": 1.5, "slope": 1.702}
         return {**numbers, "cap": 2.5, "scale": 0.37}[parameter]
     if kind == "Int":
-        return {"size": INNER // 3, "groups": 3, "norm_first": seed % 2}[parameter]
+        return {"size": INNER // 3, "groups": 3, "norm_first": seed % 2, "dim": -1}[parameter]
     if kind == "Const":
         axis = 2 if literals.get("out") == "same" else 1
         return {"unsqueeze_dim": axis, "dim": -1}[keyword_of(variant, parameter)]

@@ -1,4 +1,4 @@
-"""The kernels of rms_norm, add_rms_norm, add_layer_norm and act_mul against the reference functions of their rules.
+"""The kernels of rms_norm, add_rms_norm, add_layer_norm, l2_norm and act_mul against the reference functions of their rules.
 
 Norms get values whose sums of squares are exact in any order, so they must agree to the bit; one
 test more takes others and holds the sum itself against float64. Activations are held to the bit in
@@ -417,6 +417,77 @@ def test_gated_norm_refuses_what_torch_does_not_take():
         kernels.install(OPS)
         with pytest.raises(RuntimeError, match="^tfr::gated_rms_norm"):
             kernels.get("gated_rms_norm", name)(*given)
+
+
+# ------------------------------------------------------------------ l2_norm
+L2 = OPS["l2_norm"].variants
+
+
+def l2_arguments(variant, x, eps=1e-6):
+    return (x, *({"eps": eps, "dim": -1}[p] for p in variant.parameters[1:]))
+
+
+def assert_l2(variant, x, eps=1e-6):
+    """Like its reference but for the length's last bit, which torch's vector libraries round in
+    their own way: that moves a whole row, and of 16-bit ones rarely any.
+    """
+    (got,), (want,) = both("l2_norm", variant.name, *l2_arguments(variant, x, eps))
+    assert_same_kind(got, want)
+    odd = ~want.isfinite()
+    assert torch.equal(got[odd].nan_to_num(), want[odd].nan_to_num())
+    got, want = got[~odd], want[~odd]
+    if want.dtype == F32:
+        assert bool(((got - want).abs() <= 4e-7 * want.abs() + 1e-38).all())
+    else:
+        off = ulps(got, want)
+        assert int((off > 0).sum()) <= x.shape[-1] and not bool((off > 2).any())
+
+
+def l2_takes(variant, dtype):
+    return variant.name != "by_rsqrt" or dtype == F32
+
+
+@pytest.mark.parametrize("variant", L2, ids=[v.name for v in L2])
+def test_l2_norm(variant):
+    for dtype in (F32, BF16):
+        if not l2_takes(variant, dtype):
+            continue
+        for width in WIDTHS:
+            assert_l2(variant, exact((5, width), dtype, 1))
+        for x in arrangements(41, dtype):
+            assert_l2(variant, x)
+        assert_l2(variant, values((7, 41), dtype, 2, 1e-4), eps=0.5)
+        rows = torch.zeros(7, 41)
+        rows[1, 3], rows[2, 5], rows[3, 40] = NAN, INF, -INF
+        rows[4] = 3e38  # the squares overflow
+        rows[5] = -1e-30
+        rows[6] = 1.0
+        assert_l2(variant, rows.to(dtype))
+
+
+def test_l2_norm_rounds_where_its_form_does():
+    """The forms differ on these values, so that a kernel of another one would be seen."""
+    x = values((50, 41), BF16, 3)
+    results = []
+    for name in ("by_norm", "by_pow", "by_rsqrt_in_float32"):
+        variant = next(v for v in L2 if v.name == name)
+        assert_l2(variant, x)
+        results.append(both("l2_norm", name, *l2_arguments(variant, x))[1][0])
+    for one, other in itertools.combinations(results, 2):
+        assert int((one != other).sum()) > 4 * x.shape[-1]
+
+
+def test_l2_norm_refuses_what_its_rows_are_not():
+    kernels.install(OPS)
+    x = torch.ones(3, 4)
+    for name, given in (
+        ("by_sqrt", (x, 1e-6, 0)),
+        ("by_rsqrt", (x, 1e-6, -2)),
+        ("by_rsqrt", (x.bfloat16(), 1e-6, -1)),
+        ("by_norm", (torch.tensor(2.0),)),
+    ):
+        with pytest.raises(RuntimeError, match="^tfr::l2_norm"):
+            kernels.get("l2_norm", name)(*given)
 
 
 # ------------------------------------------------------------------ act_mul

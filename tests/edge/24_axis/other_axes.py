@@ -10,6 +10,7 @@
 # expect: not-fused rms_norm Variance.forward
 # expect: not-fused rms_norm Centred.forward
 # expect: not-fused rms_norm Sum.forward
+# expect: fused l2_norm Sum.forward "form=.rsqrt."
 # expect: not-fused rms_norm Cubed.forward
 # expect: not-fused rms_norm Absolute.forward
 # expect: not-fused rms_norm OtherInput.forward
