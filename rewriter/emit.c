@@ -60,6 +60,11 @@ static bool survives(const tfr_plan *p, uint32_t ast) {
     return true;
 }
 
+// Whether the call that replaces the text at `home` is.
+static bool is_written(const tfr_plan *p, uint32_t home) {
+    return tfr_plan_is_leaf(p, home) || survives(p, tfr_plan_node(p, home)->parent);
+}
+
 static bool is_captured(const tfr_plan *p, tfr_name name) {
     for (uint32_t i = 0; i < p->flow->captured.count; i++)
         if (p->flow->captured.items[i] == name)
@@ -537,8 +542,7 @@ static bool check_members(tfr_plan *p) {
 // Code whose result nobody reads is left as it is: what it may raise is all that it does.
 static bool check_read(tfr_plan *p) {
     for (uint32_t m = 0; m < p->count; m++)
-        if (!p->outputs[m].insert &&
-            p->removed[tfr_flow_node(p->flow, p->matches[m].roots[0])->statement])
+        if (!p->outputs[m].insert && !is_written(p, p->places[m].home[0]))
             return tfr_plan_fail(p, m, 0, TFR_UNREAD);
     return true;
 }
