@@ -5,7 +5,7 @@ stays float32. scale: x is multiplied by it first, rounded as well. Source: Gemm
 """
 
 import torch
-from tfrewrite.rules import Scalar, Tensor, op, ref
+from tfrewrite.rules import Scalar, Tensor, op, ref, refuse
 
 op(
     "softcap(Tensor x, float cap, *, str cast='', float scale=1) -> Tensor",
@@ -31,6 +31,13 @@ def scaled(x: Tensor, cap: Scalar, scale: Scalar):
 @ref("softcap(x, cap, cast='float32')", kernel="FORM=IN_FLOAT32")
 def in_float32(x: Tensor, cap: Scalar):
     return capped(x.to(torch.float32), cap)
+
+
+@refuse(
+    "the cap is a tensor or computed here; it must be a number: an attribute, an argument or a literal"
+)
+def by_a_tensor(x: Tensor, cap: Tensor):
+    return capped(x, cap)
 
 
 # Examples
@@ -111,6 +118,12 @@ REJECT = [
     HEAD
     + """
         return torch.tanh(self.cap / logits) * self.cap
+""",
+    # a cap that is a tensor
+    HEAD
+    + """
+        cap = logits.std()
+        return torch.tanh(logits / cap) * cap
 """,
     # rounded to whole numbers
     HEAD

@@ -11,6 +11,7 @@ Independent of the program (dataflow.py): percentages of coverage are of this li
     projections  two or more linear layers of one class called with one input under one condition
     rope         a call of a function that rotates, or a rotation written out
     residual     a sum that is normalised and used again
+    softcap      tanh of a quotient, multiplied again
 """
 
 import argparse
@@ -558,6 +559,7 @@ def census(text):
 
     functions = {name: Graph(module, m) for name, m in module.functions.items()}
     rotating = {name for name, g in functions.items() if rotations(g)}
+    capping = {name for name, g in functions.items() if softcaps(g)}
     rms_classes = set()
     graphs = {}
     for name, cls in module.classes.items():
@@ -568,11 +570,18 @@ def census(text):
         kinds = norms(graph)
         if kinds and "flash" not in name:
             add("", "rms_norm", kinds[0][1].line, "function:" + name)
+        for node in softcaps(graph):
+            add("", "softcap", node.line, "function:" + name)
     for c in list(module.classes.values()):
         if any(b.name in rms_classes for b in module.bases(c)):
             rms_classes.add(c.name)
     for cls in module.classes.values():
         find_blocks(module, cls, graphs[cls.name], rms_classes, rotating, add)
+        for graph in graphs[cls.name]:
+            called = [c.lineno for t, c in graph.sites if t.owner is None and t.name in capping]
+            for node in softcaps(graph):
+                if node.line not in called:  # else counted in the function
+                    add(cls.name, "softcap", node.line, "inline")
     return {c: {f: sorted(r) for f, r in sorted(fs.items())} for c, fs in sorted(table.items())}
 
 
@@ -600,6 +609,16 @@ def find_blocks(module, cls, graphs, rms_classes, rotating, add):
             own = node.owner.owner is cls  # in a method of the class: where it stands
             add(cls.name, "residual", node.own_line if own else node.line, kind)
         find_ropes(cls.name, graph, rotating, add)
+
+
+def softcaps(graph):
+    return [
+        node
+        for node in graph.nodes
+        if node.op == "tanh"
+        and any(w.op in ("Div", "div") for a in operands(node) for w in ways(a))
+        and any(user.op in ("Mult", "mul") for user in users(node))
+    ]
 
 
 def find_norms(module, cls, graphs, add, rms_classes):

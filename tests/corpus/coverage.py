@@ -38,6 +38,7 @@ COLUMNS = {
     "rope": ("rope", lambda kind: True, "sites"),
     "residual_rms": ("residual", lambda kind: kind == "rms", "classes"),
     "residual_layer": ("residual", lambda kind: kind == "layer", "classes"),
+    "softcap": ("softcap", lambda kind: True, "sites"),
 }
 
 
@@ -51,8 +52,8 @@ def serves(op, family):
         return "act" in op or "glu" in op
     if family == "projections":
         return op.startswith(("linears", "qkv", "linear_")) or op == "linears"
-    if family == "rope":
-        return "rope" in op
+    if family in ("rope", "softcap"):
+        return family in op
     return op.startswith("add_") and "norm" in op
 
 
@@ -296,6 +297,7 @@ modeling files of transformers {version} by the shape of their computations, wit
 - `projections`: classes of attention in which several linear layers have the same input; `projections_kv`: k and v alone do;
   `projections_other`: classes that are not attention.
 - `rope`: places where something is rotated. `residual_rms`, `residual_layer`: layers in which a sum is normalised, by RMSNorm or LayerNorm, and used again.
+- `softcap`: places where a tanh of a quotient is multiplied again.
 
 ## Totals
 

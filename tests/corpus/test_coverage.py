@@ -86,6 +86,12 @@ def test_projections_have_one_input_under_one_condition():
     assert found(apart, "Part", "projections") == []
 
 
+def test_a_softcap_is_a_tanh_of_a_quotient_times_something():
+    assert found(body("return torch.tanh(x / 3) * 3"), "Part", "softcap") == ["inline"]
+    for other in ("torch.tanh(x / 3)", "torch.tanh(x * 3) * 3", "torch.sigmoid(x / 3) * 3"):
+        assert found(body("return " + other), "Part", "softcap") == [], other
+
+
 def test_rotation_is_seen_in_the_body_of_what_is_called():
     assert found(ROTATE.format(first="-b", second="a"), "Part", "rope") == ["spin"]
     assert found(ROTATE.format(first="b", second="-a"), "Part", "rope") == ["spin"]
