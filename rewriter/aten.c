@@ -142,8 +142,10 @@ static tfr_aten_value constant(lowering *l, tfr_str text) {
 // The value of a node that came before.
 static tfr_aten_value value_of(lowering *l, tfr_value v) {
     uint32_t known = node(l, v)->number;
-    return l->is_made[known] ? l->made[known]
-                             : fail(l, "this use of", text_of(l, node(l, v)->name));
+    tfr_str name = text_of(l, node(l, v)->name); // a choice has none
+    return l->is_made[known]
+               ? l->made[known]
+               : fail(l, "this use of", name.len ? name : tfr_flow_describe(l->flow, v, l->arena));
 }
 
 static bool is_step_of(const lowering *l, tfr_aten_value value, bool tensor) {

@@ -108,11 +108,13 @@ def judge(classes, entry, calls=()):
         for family, rows in families.items():
             of_family = [f for f in entry["fused"] if serves(f["op"], family)]
             fused = [f for f in of_family if f["class"] == cls]
-            helpers = {f["function"] for f in of_family if not f["class"]}
+            beside = [f for f in of_family if not f["class"]]
+            helpers = {f["function"] for f in beside}
             refused = [r for r in entry["refused"] if r["class"] == cls and serves(r["op"], family)]
             for line, kind in rows:
                 reason = judge_one(family, line, kind, rows, fused, refused)
-                out[cls, family, line, kind] = None if kind in helpers else reason
+                here = any(f["line"] <= line <= f["end_line"] for f in beside)
+                out[cls, family, line, kind] = None if here or kind in helpers else reason
     through_calls(out, entry, calls)
     return out
 

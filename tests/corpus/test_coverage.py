@@ -124,6 +124,9 @@ def test_judging_needs_the_right_op_at_the_right_place():
     assert reasons({"op": "linears", **at})["glu"] == coverage.SILENT
     assert reasons({"op": "rms_norm", "line": 3, "end_line": 3})["gated_norm"] == coverage.SILENT
     assert reasons({"op": "rope", "class": "", "function": "spin", **at})["rope"] is None
+    beside = {"op": "rope", "class": "", "function": "around", "line": 20, "end_line": 20}
+    assert reasons(beside)["rope"] is None
+    assert reasons({**beside, "line": 19, "end_line": 19})["rope"] == coverage.SILENT
     elsewhere = {"op": "linears", "line": 40, "end_line": 41}
     assert reasons(elsewhere)["projections"] == coverage.SILENT
     assert reasons({**elsewhere, "function": "project"})["projections"] is None
