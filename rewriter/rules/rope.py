@@ -518,24 +518,7 @@ def example(rotate, *lines, signature="q, k, cos, sin, unsqueeze_dim=1", call=CA
     return f"{rotate}\n\ndef apply_rotary_pos_emb({signature}):\n{body}{call}"
 
 
-HELPERS = '''
-def rotate_half(x):
-    """Rotates half the hidden dims of the input."""
-    x1 = x[..., : x.shape[-1] // 2]
-    x2 = x[..., x.shape[-1] // 2 :]
-    return torch.cat((-x2, x1), dim=-1)
-
-
-def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
-    cos = cos.unsqueeze(unsqueeze_dim)
-    sin = sin.unsqueeze(unsqueeze_dim)
-    q_embed = (q * cos) + (rotate_half(q) * sin)
-    k_embed = (k * cos) + (rotate_half(k) * sin)
-    return q_embed, k_embed
-
-
-class M(nn.Module):
-'''
+HELPERS = example(HALF, *UNSQUEEZE, *ROTATE, BOTH, call="\n\nclass M(nn.Module):\n")
 SPLIT = """
 
 def apply_rotary_pos_emb(q, k, cos, sin):
