@@ -128,8 +128,6 @@ template <int FORM, int DTYPE> TFR_INLINE float tfr_l2_length(float s, float eps
     tfr_round<tfr_l2_squares(FORM, DTYPE), 1>(&s);
     if (FORM == TFR_NORM_L2_SQRT)
         s += eps;
-    if (FORM == TFR_NORM_L2_CLAMPED_SQRT)
-        s = s < eps ? eps : s;
     tfr_round<tfr_l2_squares(FORM, DTYPE), 1>(&s);
     s = sqrtf(s);
     tfr_round<DTYPE, 1>(&s);

@@ -49,8 +49,6 @@ static float length_of(float s, float eps, int form, int dtype) {
     s = rounded(s, each);
     if (form == L2_SQRT)
         s = rounded(s + eps, each);
-    if (form == L2_CLAMPED_SQRT)
-        s = rounded(s < eps ? eps : s, each);
     s = rounded(tfr_sqrt(s), dtype);
     if (form == L2_NORM_ADD)
         s = rounded(s + eps, dtype);

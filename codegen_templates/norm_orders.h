@@ -32,7 +32,6 @@
     X(L2_RSQRT)                                                                                    \
     X(L2_RSQRT_IN_FLOAT32)                                                                         \
     X(L2_SQRT)                                                                                     \
-    X(L2_CLAMPED_SQRT)                                                                             \
     X(L2_POW)                                                                                      \
     X(L2_NORM)                                                                                     \
     X(L2_NORM_ADD)                                                                                 \
@@ -49,8 +48,7 @@ TFR_CONSTANT int tfr_l2_multiplies(int form) {
 
 // The dtype that each square and their sum are rounded to: torch's norm rounds neither.
 TFR_CONSTANT int tfr_l2_squares(int form, int x) {
-    return form == TFR_NORM_L2_RSQRT || form == TFR_NORM_L2_SQRT ||
-                   form == TFR_NORM_L2_CLAMPED_SQRT || form == TFR_NORM_L2_POW
+    return form == TFR_NORM_L2_RSQRT || form == TFR_NORM_L2_SQRT || form == TFR_NORM_L2_POW
                ? x
                : TFR_F32;
 }

@@ -1,7 +1,7 @@
 """l2_norm: x over the root of the sum of its squares along one axis.
 
 x: any shape and float dtype; result: as x. `form` says where eps comes in and which operations give the root, as each rounds in a 16-bit dtype of
-x: 'rsqrt', 'sqrt', 'clamped_sqrt' and 'pow' round the squares, their sum and what follows; 'norm', 'norm_add' and 'normalize' only what follows
+x: 'rsqrt', 'sqrt' and 'pow' round the squares, their sum and what follows; 'norm', 'norm_add' and 'normalize' only what follows
 the root, since torch's norm adds in float32 and rounds once. cast='float32': all in float32, rounded at the end. Kernels take the last axis
 alone. Sources: Yang et al. 2024, arXiv:2412.06464 ('rsqrt', of queries and keys); Radford et al. 2021, arXiv:2103.00020 (embeddings).
 """
@@ -41,11 +41,6 @@ def by_rsqrt_in_float32(x: Tensor, eps: Scalar):
     return unit(x.to(torch.float32), eps).to(x.dtype)
 
 
-@ref("l2_norm(x, form='clamped_sqrt', eps=eps)", kernel="FORM=L2_CLAMPED_SQRT")
-def by_clamped_sqrt(x: Tensor, eps: Scalar):
-    return x / torch.sqrt(x.pow(2).sum(-1, keepdim=True).clamp(min=eps))
-
-
 def length(x):
     """The root alone, for which a file may have a function of its own: `inner`."""
     return x.pow(2).sum(-1, keepdim=True).pow(0.5)
@@ -83,6 +78,13 @@ def of_another_axis(x: Tensor, dim: Int):
 )
 def of_another_axis_at_least_eps(x: Tensor, eps: Scalar, dim: Int):
     return x / x.norm(dim=dim, keepdim=True).clamp(min=eps)
+
+
+@refuse(
+    "the sum is clamped before its root, as for points of two numbers, where no kernel is faster: `.clamp(min=eps)` behind the root would be fused"
+)
+def of_at_least_eps_squared(x: Tensor, eps: Scalar):
+    return x / torch.sqrt(x.pow(2).sum(-1, keepdim=True).clamp(min=eps))
 
 
 @refuse("the order of the norm is a number of the configuration; written as 2 it would be fused")
@@ -132,12 +134,6 @@ class M(nn.Module):
         return self._norm(x.float()).type_as(x)
 """
     ],
-    "by_clamped_sqrt": [
-        example(
-            "length = torch.sqrt(torch.clamp(torch.sum(x**2, dim=-1, keepdim=True), min=1e-6))",
-            "return x / length",
-        )
-    ],
     "by_pow": [
         """
 def length_of(tensor):
@@ -165,6 +161,8 @@ class M(nn.Module):
     ],
 }
 REJECT = [
+    # clamped before the root
+    example("return x / torch.sqrt(torch.sum(x**2, dim=-1, keepdim=True).clamp(min=1e-6))"),
     # the length of something else
     example("return x / (x + 1).norm(dim=-1, keepdim=True)"),
     # another norm, and one over two axes, which linalg takes for a matrix's
