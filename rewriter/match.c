@@ -105,7 +105,7 @@ const char *tfr_match_obstacle(const tfr_event *event) {
 }
 
 static void note_failure(matcher *m, tfr_value pattern, tfr_value user, const char *why) {
-    if (!m->near || m->matched < m->near->matched)
+    if (!m->near || m->near->sure || m->matched < m->near->matched)
         return;
     if (m->near->rule && m->matched == m->near->matched)
         return;
@@ -115,6 +115,64 @@ static void note_failure(matcher *m, tfr_value pattern, tfr_value user, const ch
                           .root = m->root,
                           .expected = pattern,
                           .why = why};
+}
+
+static bool is_sum(const matcher *m, tfr_value user) {
+    const tfr_vnode *n = tfr_flow_node(m->flow, user);
+    return n->op == TFR_V_ATEN && n->name == m->flow->module->words->add;
+}
+
+// A class whose forward computes a layer norm, and something else.
+static bool has_layer_norm(matcher *m, const tfr_vnode *n) {
+    tfr_module *owner;
+    uint32_t forward;
+    if (n->module != TFR_M_CLASS ||
+        !tfr_module_forward(m->flow->module, n->class_index, &owner, &forward))
+        return false;
+    const tfr_flow *f = tfr_module_flow(owner, forward);
+    for (uint32_t i = 1; i < f->nodes.count; i++) {
+        const tfr_vnode *x = &f->nodes.items[i];
+        if (x->module == TFR_M_LAYER_NORM ||
+            (x->op == TFR_V_ATEN &&
+             tfr_str_eq(tfr_names_text(owner->names, x->name), TFR_STR("layer_norm"))))
+            return true;
+    }
+    return false;
+}
+
+// What only looks like the pattern's sum or norm, in the place of one.
+static const char *lookalike(matcher *m, tfr_value pattern, tfr_value user) {
+    const tfr_vnode *p = tfr_flow_node(m->rule->flow, pattern), *u = tfr_flow_node(m->flow, user);
+    const tfr_vnode *root = tfr_flow_node(m->flow, m->root);
+    if (root->op != TFR_V_MODULE)
+        return NULL;
+    if (p->op == TFR_V_PARAM && is_sum(m, tfr_flow_arg(m->flow, m->root, 1).value) &&
+        has_layer_norm(m, u))
+        return "the norm is of a class that computes more than nn.LayerNorm does, or less: only "
+               "nn.LayerNorm itself is fused with a sum";
+    if (p->op != TFR_V_ATEN || p->name != m->flow->module->words->add)
+        return NULL;
+    if (u->op == TFR_V_OPAQUE && u->arg_count == 2 &&
+        tfr_str_eq(tfr_names_text(m->flow->module->names, u->name), TFR_STR("+=")))
+        return "the sum is made in place (`+=`): whoever else holds the tensor sees it; it would "
+               "have to be a new one";
+    bool one = u->op == TFR_V_PHI && (is_sum(m, tfr_flow_arg(m->flow, user, 1).value) ||
+                                      is_sum(m, tfr_flow_arg(m->flow, user, 2).value));
+    return one ? "branch: the sum is made on one way of a branch alone; the norm would have to be "
+                 "there too"
+               : NULL;
+}
+
+static void note_lookalike(matcher *m, tfr_value pattern, tfr_value user) {
+    const char *why = m->near && !m->near->sure ? lookalike(m, pattern, user) : NULL;
+    if (why)
+        *m->near = (tfr_near){.rule = m->rule,
+                              .matched = m->matched,
+                              .at = user,
+                              .root = m->root,
+                              .expected = pattern,
+                              .why = why,
+                              .sure = true};
 }
 
 static void bind(matcher *m, tfr_value pattern, tfr_arg user) {
@@ -165,6 +223,8 @@ static bool match_param(matcher *m, tfr_value pattern, tfr_arg user) {
             bind(m, pattern, user);
             return true;
         }
+        if (m->rule->params[i].kind == TFR_P_LAYER_NORM)
+            note_lookalike(m, pattern, user.value);
         note_failure(m, pattern, user.value, why);
         return false;
     }
@@ -237,6 +297,7 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
         undo(m, mark);
     }
     if (!same_shape(p, u)) {
+        note_lookalike(m, pattern, user.value);
         note_failure(m, pattern, user.value, NULL);
         return false;
     }

@@ -73,6 +73,7 @@ typedef struct tfr_near {
     tfr_value root;     // user's node that was tried as the root
     tfr_value expected; // the rule's node there
     const char *why;    // in words, when the nodes alone do not say it
+    bool sure;          // it is the rule's computation but for this: worth a reason by itself
 } tfr_near;
 
 // What the code would need for `near`, in a sentence.

@@ -1,51 +1,12 @@
 // One file from source to source: every function is lowered and matched, the edits are applied
 // together, and the result is checked before anybody sees it.
-#include "rewriter/rewrite.h"
+#include "rewriter/rewrite_file.h"
 
 #include <stdlib.h>
 
 #include "rewriter/check.h"
-#include "rewriter/imports.h"
 #include "rewriter/rules.h"
 #include "rewriter/sink.h"
-
-typedef struct span {
-    uint32_t start, end;
-} span;
-
-typedef struct rewriter {
-    const tfr_source *src;
-    const tfr_options *options;
-    tfr_arena *arena;
-    tfr_names names;
-    tfr_tree tree;
-    tfr_scope scope;
-    tfr_module module;
-    tfr_imports *imports;
-    tfr_report *report;
-    tfr_numbers blocks; // that were refused, so that it is said once
-    tfr_str alias;
-    bool has_import;
-    TFR_LIST(span) off; // switched off by comments
-    bool *untouched;    // functions left alone: every call of them is fused, or they are scripted
-    uint32_t *guarded;  // by function: its calls that this run fuses, named as `via=`
-    // Functions that change, with their edits apart so that one can be taken back.
-    struct changed {
-        uint32_t function;
-        tfr_flow *flow;
-        tfr_match *matches;
-        tfr_place *places;
-        uint32_t count;
-        tfr_edits edits;
-    } * changed;
-    uint32_t changed_count, changed_cap;
-    TFR_LIST(struct sum {
-        uint32_t function;
-        tfr_value value;
-        tfr_edits edits;
-    })
-    sums; // that a match needs made at another place
-} rewriter;
 
 // ---- report ---------------------------------------------------------------------------------
 
@@ -190,6 +151,15 @@ static void narrow(chooser *c, tfr_match *m, tfr_place *place) {
     }
 }
 
+static bool edits_off(const rewriter *r, const tfr_edits *edits) {
+    for (uint32_t i = 0; i < edits->count; i++)
+        for (uint32_t k = 0; k < r->off.count; k++)
+            if (edits->items[i].start < r->off.items[k].end &&
+                r->off.items[k].start <= edits->items[i].end)
+                return true;
+    return false;
+}
+
 static void note_sums(rewriter *r, tfr_flow *flow, const tfr_match *m) {
     for (uint32_t i = 0; i < m->member_count; i++) {
         uint32_t block = tfr_flow_node(flow, m->members[i])->block;
@@ -199,7 +169,7 @@ static void note_sums(rewriter *r, tfr_flow *flow, const tfr_match *m) {
             known |= r->sums.items[k].function == flow->function &&
                      r->sums.items[k].value == m->members[i];
         struct sum s = {flow->function, m->members[i], {0}};
-        if (!known && tfr_sink_sum(&s.edits, flow, s.value, r->arena))
+        if (!known && tfr_sink_sum(&s.edits, flow, s.value, r->arena) && !edits_off(r, &s.edits))
             *TFR_PUSH(r->arena, &r->sums) = s;
     }
 }
@@ -231,8 +201,8 @@ static bool consider(chooser *c, const tfr_match *m) {
 
 static bool near_enough(const tfr_near *near) {
     uint32_t least = near->complete ? 3 : 5;
-    return near->rule && near->rule->size >= least && near->matched >= least &&
-           near->matched * 8 >= near->rule->size;
+    return near->sure || (near->rule && near->rule->size >= least && near->matched >= least &&
+                          near->matched * 8 >= near->rule->size);
 }
 
 static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) {
@@ -356,26 +326,6 @@ static void choose(chooser *c, uint64_t features) {
     }
 }
 
-// `torch.jit.script(name)` compiles that function, or class, from its source: ours cannot be in it.
-static void find_scripted(rewriter *r) {
-    const tfr_tree *t = &r->tree;
-    for (uint32_t n = 1; n < t->count; n++) {
-        if (t->nodes[n].kind != TFR_N_CALL)
-            continue;
-        tfr_str callee = tfr_tree_text(t, tfr_tree_field(t, n, TFR_F_FUNCTION));
-        if (callee.len < 10 || memcmp(callee.data + callee.len - 10, "jit.script", 10) != 0)
-            continue;
-        uint32_t what = tfr_tree_first(t, tfr_tree_field(t, n, TFR_F_ARGUMENTS));
-        tfr_name name = tfr_names_add(&r->names, tfr_tree_text(t, what));
-        for (uint32_t f = 0; f < r->scope.functions.count; f++) {
-            const tfr_function *function = &r->scope.functions.items[f];
-            bool of_class = function->class_index != TFR_NO_CLASS &&
-                            r->scope.classes.items[function->class_index].name == name;
-            r->untouched[f] |= function->name == name || of_class;
-        }
-    }
-}
-
 // Whether fused calls name the function as `via=`, of this run or of one before, and no other call
 // of it is left: what it computes then needs no call of its own inside.
 static bool fused_everywhere(const rewriter *r, uint32_t function) {
@@ -434,98 +384,6 @@ static void rewrite_function(rewriter *r, uint32_t function) {
 
 // ---- the file -------------------------------------------------------------------------------
 
-static bool comment_says(tfr_str text, const char *what) {
-    size_t i = 1;
-    while (i < text.len && text.data[i] == ' ')
-        i++;
-    tfr_str rest = {text.data + i, text.len - i};
-    size_t n = strlen(what);
-    return rest.len >= n && memcmp(rest.data, what, n) == 0 &&
-           (rest.len == n || rest.data[n] == ' ' || rest.data[n] == '\r');
-}
-
-// `# tfrewrite: off` on a line of its own: until `on` or the end of its block; behind a def or
-// class line: that whole definition.
-static void find_off(rewriter *r) {
-    const tfr_tree *t = &r->tree;
-    tfr_str text = r->src->text;
-    for (uint32_t n = 1; n; n = tfr_tree_walk(t, 1, n, false)) {
-        if (tfr_tree_kind(t, n) != TFR_N_COMMENT ||
-            !comment_says(tfr_tree_text(t, n), "tfrewrite: off"))
-            continue;
-        uint32_t line_start = t->nodes[n].start, first;
-        while (line_start && text.data[line_start - 1] != '\n')
-            line_start--;
-        first = line_start;
-        while (text.data[first] == ' ' || text.data[first] == '\t')
-            first++;
-        span off = {t->nodes[n].start, t->nodes[t->nodes[n].parent].end};
-        if (first != t->nodes[n].start) { // behind code
-            for (uint32_t d = n; d && t->nodes[d].end > first; d = t->nodes[d].parent)
-                if (t->nodes[d].start == first &&
-                    (tfr_tree_kind(t, d) == TFR_N_CLASS || tfr_tree_kind(t, d) == TFR_N_FUNCTION))
-                    off = (span){t->nodes[d].start, t->nodes[d].end};
-        } else {
-            for (uint32_t c = n; c; c = t->nodes[c].next)
-                if (tfr_tree_kind(t, c) == TFR_N_COMMENT &&
-                    comment_says(tfr_tree_text(t, c), "tfrewrite: on"))
-                    off.end = t->nodes[c].start;
-        }
-        *TFR_PUSH(r->arena, &r->off) = off;
-    }
-}
-
-static void find_alias(rewriter *r) {
-    for (uint32_t i = 0; i < r->scope.bindings.count; i++) {
-        const tfr_binding *b = &r->scope.bindings.items[i];
-        if (b->kind == TFR_BIND_IMPORT && b->path == r->module.words->tfr_ops) {
-            r->alias = tfr_names_text(&r->names, b->name);
-            r->has_import = true;
-            return;
-        }
-    }
-    static const char *const names[] = {"tfr", "tfr_ops", "_tfr", "_tfr_ops_", "__tfrewrite_ops"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        bool taken = false;
-        for (uint32_t n = 1; n < r->tree.count && !taken; n++)
-            taken = r->tree.nodes[n].kind == TFR_N_IDENTIFIER && tfr_tree_is(&r->tree, n, names[i]);
-        if (taken)
-            continue;
-        r->alias = tfr_str_from(names[i]);
-        return;
-    }
-    r->alias = TFR_STR("__tfrewrite_ops_");
-}
-
-static uint32_t line_end(tfr_str text, uint32_t at) {
-    while (at < text.len && text.data[at] != '\n' && text.data[at] != '\r')
-        at++;
-    if (at < text.len && text.data[at] == '\r')
-        at++;
-    if (at < text.len && text.data[at] == '\n')
-        at++;
-    return at;
-}
-
-// After the last import of the header; else after the docstring; else before the first statement.
-static tfr_edit import_edit(rewriter *r) {
-    const tfr_tree *t = &r->tree;
-    tfr_str text = r->src->text, newline = r->src->newline;
-    uint32_t after = r->scope.last_import, first = tfr_tree_first(t, 1);
-    if (!after && first && tfr_tree_kind(t, first) == TFR_N_EXPR_STATEMENT &&
-        tfr_tree_kind(t, tfr_tree_first(t, first)) == TFR_N_STRING)
-        after = first;
-    uint32_t at = after ? line_end(text, t->nodes[after].end) : first ? t->nodes[first].start : 0;
-    bool open = after && (at == 0 || (text.data[at - 1] != '\n' && text.data[at - 1] != '\r'));
-    tfr_str as = tfr_str_eq(r->alias, TFR_STR("ops"))
-                     ? (tfr_str){"", 0}
-                     : tfr_str_format(r->arena, " as %.*s", (int)r->alias.len, r->alias.data);
-    tfr_str line = tfr_str_format(r->arena, "%.*sfrom tfrewrite import ops%.*s%.*s",
-                                  open ? (int)newline.len : 0, newline.data, (int)as.len, as.data,
-                                  (int)newline.len, newline.data);
-    return (tfr_edit){at, at, line};
-}
-
 static int by_start(const void *a, const void *b) {
     const tfr_edit *x = a, *y = b;
     if (x->start != y->start)
@@ -556,7 +414,7 @@ static void gather(rewriter *r, tfr_edits *all, uint32_t first, uint32_t end) {
         for (uint32_t k = 0; k < r->changed[i].edits.count; k++)
             *TFR_PUSH(r->arena, all) = r->changed[i].edits.items[k];
     if (all->count && !r->has_import)
-        *TFR_PUSH(r->arena, all) = import_edit(r);
+        *TFR_PUSH(r->arena, all) = tfr_remarks_import(r);
     // Several edits at one place keep the order in which they were made.
     for (uint32_t i = 1; i < all->count; i++)
         for (uint32_t k = i; k > 0 && by_start(&all->items[k - 1], &all->items[k]) > 0; k--) {
@@ -742,9 +600,9 @@ static tfr_status rewriter_new(rewriter **out, const tfr_source *src, const tfr_
     r->untouched = TFR_NEW_ARRAY(arena, bool, r->scope.functions.count + 1);
     r->guarded = TFR_NEW_ARRAY(arena, uint32_t, r->scope.functions.count + 1);
     tfr_numbers_init(&r->blocks, arena);
-    find_off(r);
-    find_alias(r);
-    find_scripted(r);
+    tfr_remarks_off(r);
+    tfr_remarks_alias(r);
+    tfr_remarks_scripted(r);
     for (int pass = 0; pass < 2; pass++) // methods first: a helper may be needed no more
         for (uint32_t f = 0; f < r->scope.functions.count; f++)
             if ((r->scope.functions.items[f].class_index == TFR_NO_CLASS) == (pass == 1))

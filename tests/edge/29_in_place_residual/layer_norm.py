@@ -1,6 +1,6 @@
 # An in-place sum before an nn.LayerNorm writes into the caller's tensor; a sum whose operands are
 # kept by others, or that is read again, must stay as it is beside the fused norm.
-# expect: not-fused add_layer_norm InPlace.forward
+# expect: refused add_layer_norm InPlace.forward "in place"
 # expect: fused add_layer_norm Kept.forward "x, residual = tfr\.add_layer_norm\(x, residual, self\.norm\)"
 # expect: fused add_layer_norm Alone.forward "keep_sum=False"
 # expect: fused add_layer_norm Both.forward
