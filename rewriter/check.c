@@ -364,6 +364,25 @@ static bool check_sums(const graph *a, const graph *b, const tfr_numbers *number
     return true;
 }
 
+// Names get no value that `a` does not make, read or not: what makes one could raise.
+static bool check_unread(const graph *a, const graph *b, const tfr_numbers *numbers,
+                         tfr_difference *d) {
+    bool *made = TFR_NEW_ARRAY(numbers->arena, bool, numbers->count + 1);
+    for (tfr_value v = 1; v < a->flow->nodes.count; v++)
+        made[a->exact[v]] = true;
+    for (uint32_t i = 1; i < b->flow->versions.count; i++) {
+        const tfr_version *v = &b->flow->versions.items[i];
+        const tfr_vnode *n = tfr_flow_node(b->flow, v->value);
+        bool sometimes = n->op == TFR_V_PHI || is_guarded(b->flow, n); // see check_calls
+        if (v->kind != TFR_VER_ASSIGN || !v->target || sometimes || made[b->exact[v->value]])
+            continue;
+        *d = (tfr_difference){.what = "a name gets a value that is made nowhere before",
+                              .new_ast = v->target};
+        return false;
+    }
+    return true;
+}
+
 static uint32_t count_helper(const tfr_flow *f, tfr_name name, bool *loose) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < f->inlines.count; i++) {
@@ -405,5 +424,5 @@ bool tfr_check_flows(const tfr_flow *old_flow, const tfr_flow *new_flow, tfr_dif
     graph *a = graph_new(old_flow, numbers), *b = graph_new(new_flow, numbers);
     return check_events(a, b, d) && check_captured(a, b, d) && check_borders(a, b, d) &&
            check_calls(a, b, numbers, d) && check_sums(a, b, numbers, d) &&
-           check_helpers(old_flow, new_flow, d);
+           check_unread(a, b, numbers, d) && check_helpers(old_flow, new_flow, d);
 }

@@ -539,10 +539,28 @@ static bool check_members(tfr_plan *p) {
     return true;
 }
 
+// `a, b = home`: whether a name is read; true where it is anything else.
+static bool assigns_live(const tfr_plan *p, uint32_t statement, uint32_t home) {
+    uint32_t inner = tfr_tree_first(p->tree, p->flow->statements.items[statement].ast);
+    if (tfr_tree_kind(p->tree, inner) != TFR_N_ASSIGNMENT ||
+        tfr_tree_unparen(p->tree, tfr_tree_field(p->tree, inner, TFR_F_RIGHT)) != home)
+        return true;
+    uint32_t left = tfr_tree_field(p->tree, inner, TFR_F_LEFT);
+    bool several = tfr_tree_kind(p->tree, left) == TFR_N_PATTERN_LIST;
+    uint32_t name = several ? tfr_tree_first(p->tree, left) : left;
+    for (; name; name = several ? tfr_tree_next(p->tree, name) : 0)
+        if (tfr_tree_kind(p->tree, name) != TFR_N_IDENTIFIER)
+            return true;
+    return binds_live(p, statement);
+}
+
 // Code whose result nobody reads is left as it is: what it may raise is all that it does.
 static bool check_read(tfr_plan *p) {
     for (uint32_t m = 0; m < p->count; m++)
-        if (!p->outputs[m].insert && !is_written(p, p->places[m].home[0]))
+        if (!p->outputs[m].insert &&
+            (!is_written(p, p->places[m].home[0]) ||
+             !assigns_live(p, tfr_flow_node(p->flow, p->matches[m].roots[0])->statement,
+                           p->places[m].home[0])))
             return tfr_plan_fail(p, m, 0, TFR_UNREAD);
     return true;
 }

@@ -295,6 +295,10 @@ static void check_helpers(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         const tfr_function *f = &home->module->scope->functions.items[home->function];
         if (f->class_index == TFR_NO_CLASS)
             p->via = home->function, p->via_module = home->module;
+        else if (m->rule->has_fallback && stands_for_helper(flow, m, home, TFR_STR("")))
+            guard_method(p, flow, home);
+        else
+            p->reason = ""; // fused in the method, which a subclass elsewhere may override
     }
     if ((p->via != UINT32_MAX) + (p->inner != UINT32_MAX) + (p->via_method != 0) > 1)
         refuse(p, p->home[0],

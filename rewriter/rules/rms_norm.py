@@ -107,11 +107,19 @@ def no_weight_pow(x: Tensor, eps: Scalar):
     return (h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)).to(x.dtype)
 
 
-@ref("rms_norm(x, None, eps, order='unrounded', root='pow')", kernel="ORDER=UNROUNDED")
+def normalize_pow(x, eps):
+    """As `normalize`, in the spelling of Gemma 4."""
+    return x * torch.pow(x.pow(2).mean(-1, keepdim=True) + eps, -0.5)
+
+
+@ref(
+    "rms_norm(x, None, eps, order='unrounded', root='pow')",
+    kernel="ORDER=UNROUNDED",
+    fallback="via(x.to(torch.float32))",
+)
 def no_weight_in_float32_pow(x: Tensor, eps: Scalar):
     """What follows (a weight under a condition of the instance) reads the float32 values."""
-    h = x.to(torch.float32)
-    return h * torch.pow(h.pow(2).mean(-1, keepdim=True) + eps, -0.5)
+    return normalize_pow(x.to(torch.float32), eps)
 
 
 @ref("rms_norm(x, None, eps, order='root_cast')", kernel="ORDER=ROOT_CAST")

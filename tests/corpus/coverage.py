@@ -130,7 +130,7 @@ def judge_one(family, line, kind, rows, fused, refused):
     helped = [f for f in fused if not any(near(row[0], f, "line", "end_line") for row in rows)]
     if family == "rope" and helped:
         return None
-    if family == "projections" and any(f["function"] != "forward" for f in helped):
+    if family in ("projections", "glu") and any(f["function"] != "forward" for f in helped):
         return None
     return refused[0]["reason"] if refused and len(rows) == 1 else SILENT
 
