@@ -148,13 +148,13 @@ static const char *lookalike(matcher *m, tfr_value pattern, tfr_value user) {
         return NULL;
     if (p->op == TFR_V_PARAM && is_sum(m, tfr_flow_arg(m->flow, m->root, 1).value) &&
         has_layer_norm(m, u))
-        return "the norm is of a class that computes more than nn.LayerNorm does, or less: only "
-               "nn.LayerNorm itself is fused with a sum";
+        return "the norm is of a class that computes more than nn.LayerNorm does, or less: it "
+               "would have to be nn.LayerNorm itself";
     if (p->op != TFR_V_ATEN || p->name != m->flow->module->words->add)
         return NULL;
     if (u->op == TFR_V_OPAQUE && u->arg_count == 2 &&
         tfr_str_eq(tfr_names_text(m->flow->module->names, u->name), TFR_STR("+=")))
-        return "the sum is made in place (`+=`): whoever else holds the tensor sees it; it would "
+        return "the sum is made in place, with +=: whoever else holds the tensor sees it; it would "
                "have to be a new one";
     bool one = u->op == TFR_V_PHI && (is_sum(m, tfr_flow_arg(m->flow, user, 1).value) ||
                                       is_sum(m, tfr_flow_arg(m->flow, user, 2).value));

@@ -34,6 +34,7 @@ PURE_FUNCTIONS = set(
     torch.multiply torch.add torch.neg torch.sigmoid torch.tanh torch.relu torch.cat torch.concat
     torch.concatenate torch.stack torch.chunk torch.split torch.unbind torch.unsqueeze torch.flatten
     torch.repeat_interleave torch.view_as_complex torch.view_as_real
+    torch.clamp torch.norm torch.linalg.norm linalg.norm .norm .clamp_min F.normalize normalize
     F.silu F.gelu F.relu F.sigmoid F.linear len max min int slice tuple
     """.split()
 )
@@ -242,16 +243,19 @@ def inside_function(
     """What must survive within a named function."""
     found = []
     a, b = old_lines[old.first - 1 : old.last], new_lines[new.first - 1 : new.last]
+    branches = any(isinstance(n, ast.If) for n in ast.walk(old.node))
     spans = whole_statements(old.node, [(e["line"], e["end_line"]) for e in entries])
     for tag, i1, i2, _, _ in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         if tag in ("replace", "delete"):
             lost = [n for n in range(old.first + i1, old.first + i2) if a[n - old.first].strip()]
             # A copy of a name goes where the call gives both names their values; see unset_names.
+            # A sum of two moves behind a branch, or into it.
+            gone = rb"\s*\w+ = \w+( \+ \w+)?\s*" if branches else rb"\s*\w+ = \w+\s*"
             strays = [
                 n
                 for n in lost
                 if not any(s <= n <= e for s, e in spans)
-                and not re.fullmatch(rb"\s*\w+ = \w+\s*", a[n - old.first])
+                and not re.fullmatch(gone, a[n - old.first])
             ]
             if strays:
                 text = a[strays[0] - old.first].strip()
