@@ -256,4 +256,4 @@ def _tuple(result):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_replay_computes_with_changed_inputs(dtype):
-    assert apart.run(replayed, dtype)[0] == 2 * 5
+    assert apart.run(replayed, dtype)[0] == 2 * 6
