@@ -117,6 +117,10 @@ tfr_value tfr_build_star_item(tfr_builder *b, tfr_value tuple, uint32_t index, u
                               bool star, bool after);
 void tfr_build_capture(tfr_builder *b, uint32_t ast); // names read by a closure
 
+// function.c: what a generator reads later, all but what its first `for` goes over, evaluated at
+// once
+void tfr_build_capture_generator(tfr_builder *b, uint32_t ast);
+
 // calls.c
 tfr_value tfr_build_call(tfr_builder *b, uint32_t ast);
 tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint32_t count,

@@ -39,6 +39,21 @@ static void check_decorators(tfr_builder *b, const tfr_function *f) {
     }
 }
 
+void tfr_build_capture_generator(tfr_builder *b, uint32_t ast) {
+    const tfr_tree *t = tree_of(b);
+    bool first = true;
+    for (uint32_t c = tfr_tree_first(t, ast); c; c = tfr_tree_next(t, c)) {
+        uint32_t over =
+            tfr_tree_kind(t, c) == TFR_N_FOR_IN_CLAUSE ? tfr_tree_field(t, c, TFR_F_RIGHT) : 0;
+        bool later = !over || !first;
+        for (uint32_t n = over; n && !later; n = tfr_tree_walk(t, over, n, false))
+            later = tfr_tree_kind(t, n) == TFR_N_LAMBDA || tfr_tree_kind(t, n) == TFR_N_GENERATOR;
+        if (later)
+            tfr_build_capture(b, c);
+        first &= !over;
+    }
+}
+
 // What an annotation proves: `torch.Tensor`, `int`, `float | None`.
 static tfr_type annotated_type(const tfr_tree *t, uint32_t parameter) {
     uint32_t type = tfr_tree_field(t, parameter, TFR_F_TYPE);

@@ -643,22 +643,6 @@ static tfr_value build_named(tfr_builder *b, uint32_t ast) {
 
 // ---- scopes inside expressions --------------------------------------------------------------
 
-// What a generator reads later: all but what its first `for` goes over, which is evaluated at once.
-static void capture_generator(tfr_builder *b, uint32_t ast) {
-    const tfr_tree *t = tree_of(b);
-    bool first = true;
-    for (uint32_t c = tfr_tree_first(t, ast); c; c = tfr_tree_next(t, c)) {
-        uint32_t over =
-            tfr_tree_kind(t, c) == TFR_N_FOR_IN_CLAUSE ? tfr_tree_field(t, c, TFR_F_RIGHT) : 0;
-        bool later = !over || !first;
-        for (uint32_t n = over; n && !later; n = tfr_tree_walk(t, over, n, false))
-            later = tfr_tree_kind(t, n) == TFR_N_LAMBDA || tfr_tree_kind(t, n) == TFR_N_GENERATOR;
-        if (later)
-            tfr_build_capture(b, c);
-        first &= !over;
-    }
-}
-
 static tfr_value build_comprehension(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     bool calls = false;
@@ -679,7 +663,7 @@ static tfr_value build_comprehension(tfr_builder *b, uint32_t ast) {
             *TFR_PUSH(b->arena, &list) = tfr_build_operand(b, n);
     }
     if (tfr_tree_kind(t, ast) == TFR_N_GENERATOR)
-        capture_generator(b, ast);
+        tfr_build_capture_generator(b, ast);
     tfr_name text = intern(b, ast);
     tfr_value v = tfr_build_node(b, TFR_V_OPAQUE, text, list.items, list.count, ast);
     if (calls)
