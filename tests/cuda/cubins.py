@@ -144,7 +144,7 @@ KERNELS = [
         48,
         0,
     ),
-    Kernel("softcap", "softcap", "scaled", _softcap, 40, 0),
+    Kernel("softcap", "softcap", "scaled", _softcap, 48, 0),
     Kernel("rope of 128", "rope", "half_both", _rope("half_both", 128), 64, 0),
     Kernel("rope of pairs", "rope", "pairs_both_repeat", _rope("pairs_both_repeat", 64), 48, 0),
     Kernel("norm and rope of 128", "qk_norm_rope", "norm_transpose_rope", _norm_rope(128), 72, 0),
