@@ -1,7 +1,7 @@
 # What is no sum on one way of a branch, a norm that is not quite nn.LayerNorm, and sums where
 # nothing may be changed: each is told.
 # expect: refused add_layer_norm OneWay.forward "one way of a branch"
-# expect: refused add_layer_norm OwnNorm.forward "only nn.LayerNorm itself"
+# expect: refused add_layer_norm OwnNorm.forward "nn.LayerNorm itself"
 # expect: not-fused add_layer_norm Off.forward
 # expect: not-fused add_layer_norm OffInside.forward
 import torch

@@ -2,7 +2,6 @@
 # expect: fused act_mul Before.forward "clamp=.before., limit=self.limit"
 # expect: fused act_mul After.forward "clamp=.after., limit=self.limit"
 # expect: fused act_mul Packed.forward "packed=.gate_up., clamp=.before"
-# expect: fused act_mul Method.forward "clamp=.before"
 # expect: fused act_mul Method.gated "clamp=.before"
 # expect: fused act_mul Sloped.forward "function=.sloped., clamp=.before"
 # expect: fused act_mul Near.two_limits "up.clamp\(min=-self.alpha"
