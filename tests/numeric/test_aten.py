@@ -57,11 +57,17 @@ def schema(text):
     return parts, *parts.partition("(")[0].partition(".")[::2]
 
 
+def with_short_numbers(text):
+    """torch writes 1e-05 with seventeen digits."""
+    return re.sub(r"(?<==)\d[\d.e+-]*", lambda m: repr(float(m[0])), text)
+
+
 @pytest.mark.parametrize("row", ROWS, ids=[row[1] for row in ROWS])
 def test_schemas_are_those_of_torch(row):
     text, name, overload = schema(row[2])
     theirs = getattr(getattr(torch.ops.aten, name), overload or "default")._schema
-    assert str(theirs).replace('"', "'") == f"aten::{text}"
+    theirs = str(theirs).replace('"', "'")
+    assert with_short_numbers(theirs) == with_short_numbers(f"aten::{text}")
 
 
 def test_what_the_dispatcher_shim_cannot_carry_goes_another_way():
