@@ -274,7 +274,7 @@ def test_custom_op_through_the_hook(binary, package, tmp_path):
     """enable(rules=...) rewrites what is imported and makes the op known, in a fresh process."""
     (package / "modeling_demo.py").write_text(
         "import torch\nfrom torch import nn\n\n\nclass Head(nn.Module):\n"
-        "    def forward(self, x):\n        return torch.tanh(0.2 * x)\n"
+        "    def forward(self, x):\n        return torch.tanh(x * 0.2)\n"
     )
     site = str(package.parents[2])
     done = subprocess.run(
