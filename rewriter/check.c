@@ -364,15 +364,6 @@ static bool check_sums(const graph *a, const graph *b, const tfr_numbers *number
     return true;
 }
 
-static bool is_of_op(const tfr_flow *f, const tfr_vnode *n) {
-    for (uint32_t i = 0; i < f->inlines.count && n->in_call; i++) {
-        const tfr_inline *in = &f->inlines.items[i];
-        if (in->op && in->first_seq <= n->seq && n->seq < in->end_seq)
-            return true;
-    }
-    return false;
-}
-
 // Ops give names no value that `a` does not make, read or not: what makes one could raise.
 static bool check_unread(const graph *a, const graph *b, const tfr_numbers *numbers,
                          tfr_difference *d) {
@@ -384,7 +375,7 @@ static bool check_unread(const graph *a, const graph *b, const tfr_numbers *numb
         const tfr_vnode *n = tfr_flow_node(b->flow, v->value);
         bool sometimes = n->op == TFR_V_PHI || is_guarded(b->flow, n); // see check_calls
         if (v->kind != TFR_VER_ASSIGN || !v->target || sometimes || made[b->exact[v->value]] ||
-            !is_of_op(b->flow, n))
+            !tfr_flow_op_around(b->flow, n))
             continue;
         *d = (tfr_difference){.what = "an op gives a name a value that is made nowhere before",
                               .new_ast = v->target};

@@ -65,13 +65,6 @@ static bool is_written(const tfr_plan *p, uint32_t home) {
     return tfr_plan_is_leaf(p, home) || survives(p, tfr_plan_node(p, home)->parent);
 }
 
-static bool is_captured(const tfr_plan *p, tfr_name name) {
-    for (uint32_t i = 0; i < p->flow->captured.count; i++)
-        if (p->flow->captured.items[i] == name)
-            return true;
-    return false;
-}
-
 static bool spread(tfr_plan *p) {
     bool changed = false;
     tfr_flow *f = p->flow;
@@ -97,7 +90,7 @@ static void find_live(tfr_plan *p) {
         if (survives(p, f->reads.items[i].ast))
             p->live[f->reads.items[i].version] = true;
     for (uint32_t v = 1; v < f->versions.count; v++)
-        if (is_captured(p, f->versions.items[v].name))
+        if (tfr_flow_captures(p->flow, f->versions.items[v].name))
             p->live[v] = true;
     while (spread(p)) {
     }
@@ -255,7 +248,7 @@ bool tfr_plan_in_leaf_of(const tfr_plan *p, uint32_t match, uint32_t ast) {
 // Whether `name` may be bound at `from` already: nothing that stays reads or binds it before `to`.
 static bool name_free(const tfr_plan *p, uint32_t match, tfr_name name, uint32_t from, uint32_t to,
                       const bool *absorbed) {
-    if (is_captured(p, name))
+    if (tfr_flow_captures(p->flow, name))
         return false;
     const tfr_flow *f = p->flow;
     for (uint32_t i = 0; i < f->reads.count; i++) {
@@ -288,7 +281,7 @@ static bool name_taken(const tfr_plan *p, tfr_str text) {
     for (uint32_t v = 1; v < p->flow->versions.count; v++)
         if (p->flow->versions.items[v].name == name)
             return true;
-    if (tfr_scope_lookup(p->flow->module->scope, name) || is_captured(p, name))
+    if (tfr_scope_lookup(p->flow->module->scope, name) || tfr_flow_captures(p->flow, name))
         return true;
     for (uint32_t i = 1; i < p->flow->nodes.count; i++)
         if (p->flow->nodes.items[i].op == TFR_V_GLOBAL && p->flow->nodes.items[i].name == name)
@@ -502,12 +495,8 @@ static bool plan_output(tfr_plan *p, uint32_t match, bool *absorbed) {
 
 // The text that a value of a match is computed by: its own, or the call of the op it is inside of.
 static uint32_t text_of_value(const tfr_flow *flow, const tfr_vnode *n) {
-    for (uint32_t i = 0; i < flow->inlines.count && n->in_call; i++) {
-        const tfr_inline *in = &flow->inlines.items[i];
-        if (in->op && in->first_seq <= n->seq && n->seq < in->end_seq)
-            return in->call_ast;
-    }
-    return n->in_call ? 0 : n->ast;
+    const tfr_inline *op = tfr_flow_op_around(flow, n);
+    return op ? op->call_ast : n->in_call ? 0 : n->ast;
 }
 
 // Compute that is still needed besides would run twice.

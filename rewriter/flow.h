@@ -252,6 +252,21 @@ static inline tfr_str tfr_last_part(tfr_str path) {
 static inline const tfr_vnode *tfr_flow_node(const tfr_flow *flow, tfr_value value) {
     return &flow->nodes.items[value];
 }
+// The call of an op that a value is made inside of; NULL: none.
+static inline const tfr_inline *tfr_flow_op_around(const tfr_flow *flow, const tfr_vnode *n) {
+    for (uint32_t i = 0; i < flow->inlines.count && n->in_call; i++) {
+        const tfr_inline *in = &flow->inlines.items[i];
+        if (in->op && in->first_seq <= n->seq && n->seq < in->end_seq)
+            return in;
+    }
+    return NULL;
+}
+static inline bool tfr_flow_captures(const tfr_flow *flow, tfr_name name) {
+    for (uint32_t i = 0; i < flow->captured.count; i++)
+        if (flow->captured.items[i] == name)
+            return true;
+    return false;
+}
 static inline tfr_arg tfr_flow_arg(const tfr_flow *flow, tfr_value value, uint32_t i) {
     const tfr_vnode *n = &flow->nodes.items[value];
     return i < n->arg_count ? flow->args.items[n->first_arg + i] : (tfr_arg){0, 0};

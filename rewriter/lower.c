@@ -241,13 +241,6 @@ static tfr_value build_string(tfr_builder *b, uint32_t ast) {
 
 // ---- names ----------------------------------------------------------------------------------
 
-static bool is_local_elsewhere(const tfr_builder *b, tfr_name name) {
-    for (uint32_t i = 0; i < b->flow->captured.count; i++)
-        if (b->flow->captured.items[i] == name)
-            return true;
-    return false;
-}
-
 void tfr_build_capture(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     if (!outer(b))
@@ -256,7 +249,7 @@ void tfr_build_capture(tfr_builder *b, uint32_t ast) {
         if (tfr_tree_kind(t, n) != TFR_N_IDENTIFIER)
             continue;
         tfr_name name = intern(b, n);
-        if (!is_local_elsewhere(b, name))
+        if (!tfr_flow_captures(b->flow, name))
             *TFR_PUSH(b->arena, &b->flow->captured) = name;
     }
 }

@@ -91,10 +91,7 @@ static bool joins_elsewhere(const sink *s, uint32_t version) {
         if (takes && v != s->joined)
             return true;
     }
-    for (uint32_t i = 0; i < s->flow->captured.count; i++)
-        if (s->flow->captured.items[i] == s->flow->versions.items[version].name)
-            return true;
-    return false;
+    return tfr_flow_captures(s->flow, s->flow->versions.items[version].name);
 }
 
 // The statement of a suite that an expression is in; 0: none.
