@@ -70,7 +70,8 @@ add_library(tfr_generic OBJECT ${generic_sources} ${CMAKE_BINARY_DIR}/generic/ta
 target_include_directories(tfr_generic PRIVATE ${CMAKE_SOURCE_DIR})
 
 file(GLOB jit_sources CONFIGURE_DEPENDS jit/*.c)
-add_library(tfr_jit STATIC ${jit_sources} ${TFR_TEMPLATES_C} runtime/arena.c runtime/error.c)
+add_library(tfr_jit STATIC ${jit_sources} ${TFR_TEMPLATES_C} runtime/arena.c runtime/error.c
+            runtime/utf8.c)
 target_include_directories(tfr_jit PUBLIC ${CMAKE_SOURCE_DIR})
 find_package(Threads REQUIRED)
 target_link_libraries(tfr_jit PUBLIC Threads::Threads ${CMAKE_DL_LIBS}
@@ -79,7 +80,7 @@ target_link_libraries(tfr_jit PUBLIC Threads::Threads ${CMAKE_DL_LIBS}
 # The library that Python, torch and C programs load: everything but the command line. Errors of
 # torch pass through its frames as C++ exceptions.
 file(GLOB runtime_sources CONFIGURE_DEPENDS runtime/*.c)
-list(FILTER runtime_sources EXCLUDE REGEX "/(arena|error)\\.c$")
+list(FILTER runtime_sources EXCLUDE REGEX "/(arena|error|utf8)\\.c$")
 add_library(tfrewrite_library SHARED ${runtime_sources} $<TARGET_OBJECTS:tfr_generic>)
 set_target_properties(tfrewrite_library PROPERTIES OUTPUT_NAME tfrewrite)
 target_compile_options(tfrewrite_library PRIVATE -fexceptions)

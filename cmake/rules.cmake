@@ -5,7 +5,7 @@ list(FILTER TFR_RULE_FILES EXCLUDE REGEX "/__init__\\.py$")
 set(rule_tables ${CMAKE_SOURCE_DIR}/rewriter/canon.py ${CMAKE_SOURCE_DIR}/rewriter/acts.py)
 set(TFR_RULES_C ${CMAKE_BINARY_DIR}/builtin_rules.c)
 file(GLOB parser_sources CONFIGURE_DEPENDS parser/*.c)
-add_executable(embed_rules cmake/embed_rules.c runtime/arena.c runtime/error.c ${parser_sources})
+add_executable(embed_rules cmake/embed_rules.c runtime/arena.c runtime/error.c runtime/utf8.c ${parser_sources})
 target_include_directories(embed_rules PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(embed_rules PRIVATE tree_sitter tfr_warnings)
 add_custom_command(OUTPUT ${TFR_RULES_C}

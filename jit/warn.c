@@ -2,6 +2,8 @@
 // that a fork loses while it writes costs one warning and blocks nobody.
 #include "jit/warn.h"
 
+#include "runtime/utf8.h"
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,11 +30,7 @@ bool tfr_warn(tfr_warning kind, const char *format, ...) {
         slots[kind].text[0] = 0;
     }
     va_end(args);
-    for (char *c = slots[kind].text; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            *c = ' '; // paths and compilers' messages may hold anything
-        }
-    }
+    tfr_one_line(slots[kind].text); // paths and compilers' messages may hold anything
     slots[kind].order = atomic_fetch_add(&next_order, 1);
     atomic_store(&slots[kind].state, READY);
     atomic_fetch_add(&ready, 1);

@@ -2,6 +2,8 @@
 // line counts in line 1, or in line 2 if line 1 holds nothing but a comment or white space.
 #include "parser/encoding.h"
 
+#include "runtime/utf8.h"
+
 typedef struct single_byte_encoding {
     const char *names;           // all spellings, each between spaces, '_' written as '-'
     uint64_t undefined_80_to_bf; // bit n: byte 0x80 + n stands for no character
@@ -126,30 +128,6 @@ static bool is_utf8_prefixed(tfr_str name) {
            (name.len > 6 && name_in(" utf-8- ", (tfr_str){name.data, 6}));
 }
 
-static size_t utf8_length(const unsigned char *p, size_t left) {
-    unsigned char a = p[0];
-    if (a >= 0xc2 && a <= 0xdf) {
-        return left >= 2 && (p[1] & 0xc0) == 0x80 ? 2 : 0;
-    }
-    if (a >= 0xe0 && a <= 0xef) {
-        if (left < 3 || (p[1] & 0xc0) != 0x80 || (p[2] & 0xc0) != 0x80) {
-            return 0;
-        }
-        bool overlong = a == 0xe0 && p[1] < 0xa0;
-        bool surrogate = a == 0xed && p[1] >= 0xa0;
-        return overlong || surrogate ? 0 : 3;
-    }
-    if (a >= 0xf0 && a <= 0xf4) {
-        if (left < 4 || (p[1] & 0xc0) != 0x80 || (p[2] & 0xc0) != 0x80 || (p[3] & 0xc0) != 0x80) {
-            return 0;
-        }
-        bool overlong = a == 0xf0 && p[1] < 0x90;
-        bool too_large = a == 0xf4 && p[1] >= 0x90;
-        return overlong || too_large ? 0 : 4;
-    }
-    return 0;
-}
-
 // The offset of the first byte >= 0x80 from `at` on, or the length.
 static size_t skip_ascii(tfr_str bytes, size_t at) {
     while (at + 8 <= bytes.len) {
@@ -169,8 +147,7 @@ static size_t skip_ascii(tfr_str bytes, size_t at) {
 static tfr_status check_utf8(const tfr_source *src, tfr_str declared, tfr_error *err) {
     tfr_str bytes = src->bytes;
     for (size_t at = skip_ascii(bytes, 0); at < bytes.len; at = skip_ascii(bytes, at)) {
-        const unsigned char *p = (const unsigned char *)bytes.data + at;
-        size_t len = utf8_length(p, bytes.len - at);
+        size_t len = tfr_utf8_length(bytes.data + at, bytes.len - at);
         if (!len) {
             return tfr_source_fail(
                 err, TFR_E_REFUSED, src, (uint32_t)at,
@@ -178,7 +155,7 @@ static tfr_status check_utf8(const tfr_source *src, tfr_str declared, tfr_error 
                     ? "byte 0x%02x is not valid UTF-8, which the file says it is"
                     : "byte 0x%02x is not valid UTF-8; save the file as UTF-8, or"
                       " name its encoding in line 1, as in \"# coding: latin-1\"",
-                p[0]);
+                (unsigned char)bytes.data[at]);
         }
         at += len;
     }

@@ -2,6 +2,8 @@
 // belongs together and by naming what was left out; the JSON document holds everything.
 #include "rewriter/report.h"
 
+#include "runtime/utf8.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -34,10 +36,14 @@ static void end_style(tfr_buf *out, bool color) {
 
 // Text from the input or the file system must not move the terminal's cursor.
 static void add_safe(tfr_buf *out, tfr_str text) {
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.data[i];
-        char shown = (unsigned char)c < 0x20 || c == 0x7f ? '?' : c;
-        tfr_buf_add(out, &shown, 1);
+    for (size_t i = 0, len; i < text.len; i += len) {
+        len = tfr_utf8_length(text.data + i, text.len - i);
+        if (len && tfr_utf8_shown(text.data + i, len)) {
+            tfr_buf_add(out, text.data + i, len);
+        } else {
+            len = len ? len : 1;
+            tfr_buf_add(out, "?", 1);
+        }
     }
 }
 
@@ -570,37 +576,11 @@ void tfr_report_error(tfr_buf *out, const tfr_error *err, tfr_status status, boo
 
 // --- JSON ---
 
-// The length of the valid UTF-8 sequence at `p`, or 0. A path may hold any bytes; JSON may not.
-static size_t utf8_sequence(const unsigned char *p, size_t left) {
-    static const struct {
-        unsigned char first, last, low, high; // of the first byte; of the second
-        size_t len;
-    } SHAPES[] = {
-        {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-        {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
-        {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-    };
-    if (p[0] < 0x80) {
-        return 1;
-    }
-    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
-        if (p[0] < SHAPES[i].first || p[0] > SHAPES[i].last) {
-            continue;
-        }
-        bool valid = left >= SHAPES[i].len && p[1] >= SHAPES[i].low && p[1] <= SHAPES[i].high;
-        for (size_t j = 2; valid && j < SHAPES[i].len; j++) {
-            valid = (p[j] & 0xc0) == 0x80;
-        }
-        return valid ? SHAPES[i].len : 0;
-    }
-    return 0;
-}
-
 void tfr_report_json_string(tfr_buf *out, tfr_str text) {
     tfr_buf_add(out, "\"", 1);
     for (size_t i = 0; i < text.len;) {
         unsigned char c = (unsigned char)text.data[i];
-        size_t len = utf8_sequence((const unsigned char *)text.data + i, text.len - i);
+        size_t len = tfr_utf8_length(text.data + i, text.len - i);
         if (c == '"' || c == '\\') {
             tfr_buf_format(out, "\\%c", c);
         } else if (c < 0x20) {

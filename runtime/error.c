@@ -2,6 +2,8 @@
 // and what is reported must still be one line of valid UTF-8 when it is cut.
 #include "runtime/error.h"
 
+#include "runtime/utf8.h"
+
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -48,10 +50,6 @@ tfr_status tfr_fail(tfr_error *err, tfr_status status, const char *path, uint32_
     } else if ((size_t)len >= sizeof err->message) {
         cut_message(err->message, sizeof err->message);
     }
-    for (char *c = err->message; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            *c = ' ';
-        }
-    }
+    tfr_one_line(err->message);
     return status;
 }

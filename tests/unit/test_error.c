@@ -39,8 +39,34 @@ static void cut(void) {
     }
 }
 
+// What the message of a compiler that fell to pieces may hold.
+static void hostile(void) {
+    static const struct {
+        const char *text, *shown;
+    } CASES[] = {
+        {"a\x7f"
+         "b\tc\r",
+         "a b c "},
+        {"\xc2\x80\xc2\x9b"
+         "31m\xc2\x9f\xc2\xa0",
+         "    31m  \xc2\xa0"},                                // C1
+        {"\xe2\x80\xa8.\xe2\x80\xa9", "   .   "},             // line ends
+        {"\xe2\x80\xae.\xe2\x81\xa6.\xd8\x9c", "   .   .  "}, // direction
+        {"\xe2\x80\x8b.\xef\xbb\xbf", "   .   "},             // unseen
+        {"\x80.\xc3.\xc0\xaf\xed\xa0\x80\xff", "?.?.??????"}, // no UTF-8
+        {"\xf4\x90\x80\x80\xe2\x82", "??????"},               // nor that
+        {"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        tfr_error err;
+        (void)tfr_fail(&err, TFR_E_USAGE, NULL, 0, 0, "%s", CASES[i].text);
+        CHECK(strcmp(err.message, CASES[i].shown) == 0);
+    }
+}
+
 int main(void) {
     plain();
+    hostile();
     cut();
     return CHECK_DONE();
 }
