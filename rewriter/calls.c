@@ -81,7 +81,7 @@ static bool is_simple_body(const tfr_tree *t, uint32_t function) {
 
 static bool is_active(const tfr_builder *b, const tfr_module *module, uint32_t function) {
     for (const tfr_frame *f = b->frame; f; f = f->caller)
-        if (f->module == module && f->function == function)
+        if ((f->module == module || f->module->before == module) && f->function == function)
             return true;
     return false;
 }
@@ -90,6 +90,7 @@ static bool is_active(const tfr_builder *b, const tfr_module *module, uint32_t f
 // through (then nothing has happened).
 static tfr_value see_through(tfr_builder *b, const tfr_module *module, uint32_t function,
                              tfr_value self, uint32_t class_index, const call *c, tfr_name op) {
+    module = module->before ? module->before : module;
     const tfr_function *f = &module->scope->functions.items[function];
     const tfr_tree *t = module->scope->tree;
     if (b->frame->depth >= TFR_MAX_INLINE_DEPTH || c->splat ||

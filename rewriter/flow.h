@@ -201,6 +201,7 @@ typedef struct tfr_module {
     const char *folder, *path; // absolute; the path of a file that another one imports from
     uint32_t first_class;      // added to indices of its classes in graphs
     uint8_t number;            // 0: the file that is rewritten, or one without imports
+    struct tfr_module *before; // the text before it was edited: what calls see through; NULL: none
 } tfr_module;
 
 typedef struct tfr_flow {

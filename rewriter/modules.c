@@ -330,6 +330,7 @@ bool tfr_module_forward(tfr_module *module, uint32_t class_index, tfr_module **o
 }
 
 bool tfr_module_pure(tfr_module *module, uint32_t class_index) {
+    module = module->before ? module->before : module;
     uint32_t index = class_index, function;
     tfr_module *home = tfr_module_of_class(module, &index), *owner;
     uint8_t *state = &home->purity[index];

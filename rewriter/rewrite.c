@@ -452,36 +452,32 @@ static bool parse_edited(rewriter *r, tfr_tree *tree, tfr_str text, const tfr_ed
     return tfr_check_tokens(&r->tree, tree, all);
 }
 
-static bool sees_through(const rewriter *r, const struct changed *f, uint32_t function) {
-    for (uint32_t i = 0; i < f->flow->inlines.count; i++)
-        if (f->flow->inlines.items[i].function == function &&
-            f->flow->inlines.items[i].module == &r->module)
-            return true;
-    return false;
-}
-
-// A changed function whose new graph differs; changed_count: all are the same. One that sees
-// through another that differs may be right itself.
-static uint32_t first_wrong(rewriter *r, const tfr_tree *tree, tfr_difference *found) {
+// The edited file. Calls see through what its functions were: each is proved by itself, and how a
+// helper's new text reads with a caller's arguments says nothing about the caller.
+static tfr_module *edited_module(rewriter *r, const tfr_tree *tree) {
     tfr_scope *scope = TFR_NEW(r->arena, tfr_scope);
     tfr_module *module = TFR_NEW(r->arena, tfr_module);
     tfr_scope_build(scope, tree, &r->names, r->arena);
     module_init(r, module, scope);
-    *found = (tfr_difference){.what = "the file has other functions"};
     if (scope->functions.count != r->scope.functions.count ||
         scope->classes.count != r->scope.classes.count)
+        return NULL;
+    module->before = &r->module;
+    return module;
+}
+
+// A changed function whose new graph differs; changed_count: all are the same.
+static uint32_t first_wrong(rewriter *r, const tfr_tree *tree, tfr_difference *found) {
+    tfr_module *module = edited_module(r, tree);
+    *found = (tfr_difference){.what = "the file has other functions"};
+    if (!module)
         return r->changed_count - 1;
-    uint32_t wrong = r->changed_count;
     for (uint32_t i = 0; i < r->changed_count; i++) {
         const struct changed *f = &r->changed[i];
-        tfr_difference difference;
-        if (tfr_check_flows(f->flow, tfr_flow_build(module, f->function, f->flow->numbers),
-                            &difference))
-            continue;
-        if (wrong == r->changed_count || sees_through(r, &r->changed[wrong], f->function))
-            wrong = i, *found = difference;
+        if (!tfr_check_flows(f->flow, tfr_flow_build(module, f->function, f->flow->numbers), found))
+            return i;
     }
-    return wrong;
+    return r->changed_count;
 }
 
 // A changed function whose edits alone tear the text: by halves, so that others stay.
@@ -622,12 +618,9 @@ static void gather_sums(rewriter *r, tfr_edits *all) {
 
 // Whether the functions with moved sums compute what they did; those that do not move none.
 static bool moves_well(rewriter *r, const tfr_tree *tree) {
-    tfr_scope *scope = TFR_NEW(r->arena, tfr_scope);
-    tfr_module *module = TFR_NEW(r->arena, tfr_module);
-    tfr_scope_build(scope, tree, &r->names, r->arena);
-    module_init(r, module, scope);
+    tfr_module *module = edited_module(r, tree);
     uint32_t kept = 0, count = r->sums.count;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; module && i < count; i++) {
         struct sum s = r->sums.items[i];
         tfr_flow *flow = tfr_module_flow(&r->module, s.function);
         tfr_difference d;

@@ -277,6 +277,9 @@ tfr_status tfr_symbolic_compare(tfr_comparison *out, const tfr_source *original,
         status = side_init(&c->new, rewritten, c, options, err);
     if (status != TFR_OK || !compare_outside(c))
         return status;
+    // Each function by itself: one that differs is not counted against those that call it.
+    if (c->old.scope.classes.count == c->new.scope.classes.count)
+        c->new.module.before = &c->old.module;
     for (uint32_t i = 0; i < c->old.scope.functions.count; i++)
         compare_function(c, i);
     return TFR_OK;
