@@ -251,6 +251,11 @@ static void square_of_tensor(tfr_builder *b, tfr_arg *arg) {
     b->flow->nodes.items[arg->value].type = TFR_T_TENSOR;
 }
 
+// numpy's names of two arguments, which torch takes too; the Python functions of F do not.
+static tfr_name torch_keyword(const tfr_words *w, tfr_name keyword) {
+    return keyword == w->axis ? w->dim : keyword == w->keepdims ? w->keepdim : keyword;
+}
+
 tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint32_t count,
                          const tfr_name *keywords, const tfr_arg *keyword_values,
                          uint32_t keyword_count, char place, uint32_t ast) {
@@ -260,6 +265,10 @@ tfr_value tfr_build_aten(tfr_builder *b, tfr_name op, const tfr_arg *args, uint3
         (place == 'F' && !row->functional) || (place == 'l' && !row->linalg))
         return 0;
     const tfr_module *table = tfr_canon_module(canon);
+    tfr_name renamed[MAX_ARGS];
+    for (uint32_t i = 0; i < keyword_count && i < MAX_ARGS; i++)
+        renamed[i] = place == 'F' ? keywords[i] : torch_keyword(words(b), keywords[i]);
+    keywords = renamed;
     if (row->alias) {
         tfr_frame frame = {.caller = b->frame,
                            .module = table,

@@ -298,6 +298,8 @@ tfr_str tfr_flow_describe(const tfr_flow *flow, tfr_value value, tfr_arena *aren
 
 // The dotted path of an expression ("torch.nn.Linear"), by the module's bindings alone; 0: none.
 tfr_name tfr_module_path(const tfr_module *module, tfr_names *names, uint32_t ast);
+// Whether a class names a torch.nn class of that kind among its bases.
+bool tfr_module_extends(tfr_module *module, uint32_t class_index, tfr_module_kind kind);
 // Whether a class derives from nn.Linear or has exactly one inside.
 bool tfr_module_wraps_linear(tfr_module *module, uint32_t class_index);
 tfr_module_kind tfr_module_attribute(tfr_module *module, uint32_t class_index, tfr_name attribute,

@@ -117,62 +117,13 @@ static void note_failure(matcher *m, tfr_value pattern, tfr_value user, const ch
                           .why = why};
 }
 
-static bool is_sum(const matcher *m, tfr_value user) {
-    const tfr_vnode *n = tfr_flow_node(m->flow, user);
-    return n->op == TFR_V_ATEN && n->name == m->flow->module->words->add;
-}
-
-// A class whose forward computes a layer norm, and something else.
-static bool has_layer_norm(matcher *m, const tfr_vnode *n) {
-    tfr_module *owner;
-    uint32_t forward;
-    if (n->module != TFR_M_CLASS ||
-        !tfr_module_forward(m->flow->module, n->class_index, &owner, &forward))
-        return false;
-    const tfr_flow *f = tfr_module_flow(owner, forward);
-    for (uint32_t i = 1; i < f->nodes.count; i++) {
-        const tfr_vnode *x = &f->nodes.items[i];
-        if (x->module == TFR_M_LAYER_NORM ||
-            (x->op == TFR_V_ATEN &&
-             tfr_str_eq(tfr_names_text(owner->names, x->name), TFR_STR("layer_norm"))))
-            return true;
-    }
-    return false;
-}
-
-// What only looks like the pattern's sum or norm, in the place of one.
-static const char *lookalike(matcher *m, tfr_value pattern, tfr_value user) {
-    const tfr_vnode *p = tfr_flow_node(m->rule->flow, pattern), *u = tfr_flow_node(m->flow, user);
-    const tfr_vnode *root = tfr_flow_node(m->flow, m->root);
-    if (root->op != TFR_V_MODULE)
-        return NULL;
-    if (p->op == TFR_V_PARAM && is_sum(m, tfr_flow_arg(m->flow, m->root, 1).value) &&
-        has_layer_norm(m, u))
-        return "the norm is of a class that computes more than nn.LayerNorm does, or less: it "
-               "would have to be nn.LayerNorm itself";
-    if (p->op != TFR_V_ATEN || p->name != m->flow->module->words->add)
-        return NULL;
-    if (u->op == TFR_V_OPAQUE && u->arg_count == 2 &&
-        tfr_str_eq(tfr_names_text(m->flow->module->names, u->name), TFR_STR("+=")))
-        return "the sum is made in place, with +=: whoever else holds the tensor sees it; it would "
-               "have to be a new one";
-    bool one = u->op == TFR_V_PHI && (is_sum(m, tfr_flow_arg(m->flow, user, 1).value) ||
-                                      is_sum(m, tfr_flow_arg(m->flow, user, 2).value));
-    return one ? "branch: the sum is made on one way of a branch alone; the norm would have to be "
-                 "there too"
-               : NULL;
-}
-
-static void note_lookalike(matcher *m, tfr_value pattern, tfr_value user) {
-    const char *why = m->near && !m->near->sure ? lookalike(m, pattern, user) : NULL;
+static void note_lookalike(matcher *m) {
+    tfr_value at;
+    const char *why =
+        m->near && !m->near->sure ? tfr_match_lookalike(m->rule, m->flow, m->root, &at) : NULL;
     if (why)
-        *m->near = (tfr_near){.rule = m->rule,
-                              .matched = m->matched,
-                              .at = user,
-                              .root = m->root,
-                              .expected = pattern,
-                              .why = why,
-                              .sure = true};
+        *m->near = (tfr_near){
+            .rule = m->rule, .matched = 1, .at = at, .root = m->root, .why = why, .sure = true};
 }
 
 static void bind(matcher *m, tfr_value pattern, tfr_arg user) {
@@ -223,8 +174,6 @@ static bool match_param(matcher *m, tfr_value pattern, tfr_arg user) {
             bind(m, pattern, user);
             return true;
         }
-        if (m->rule->params[i].kind == TFR_P_LAYER_NORM)
-            note_lookalike(m, pattern, user.value);
         note_failure(m, pattern, user.value, why);
         return false;
     }
@@ -297,7 +246,6 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
         undo(m, mark);
     }
     if (!same_shape(p, u)) {
-        note_lookalike(m, pattern, user.value);
         note_failure(m, pattern, user.value, NULL);
         return false;
     }
@@ -369,8 +317,10 @@ bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_val
     m.map = count <= FEW_NODES ? map : TFR_NEW_ARRAY(arena, tfr_arg, count);
     m.trail = count <= FEW_NODES ? trail : TFR_NEW_ARRAY(arena, tfr_value, count);
     const tfr_vnode *u = tfr_flow_node(flow, root);
-    if (!match_node(&m, rule->roots[0], (tfr_arg){root, u->ast}) || !match_roots(&m, 1))
+    if (!match_node(&m, rule->roots[0], (tfr_arg){root, u->ast}) || !match_roots(&m, 1)) {
+        note_lookalike(&m);
         return false;
+    }
     tfr_arg *kept = TFR_NEW_ARRAY(arena, tfr_arg, count);
     memcpy(kept, m.map, count * sizeof *kept);
     *out = (tfr_match){

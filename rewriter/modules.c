@@ -264,16 +264,30 @@ tfr_module_kind tfr_module_attribute(tfr_module *module, uint32_t class_index, t
     return kind;
 }
 
-bool tfr_module_wraps_linear(tfr_module *module, uint32_t class_index) {
-    module = tfr_module_of_class(module, &class_index);
+// By its index in its own file.
+static bool extends(const tfr_module *module, uint32_t class_index, tfr_module_kind kind) {
     const tfr_tree *t = module->scope->tree;
-    const tfr_class *cls = &module->scope->classes.items[class_index];
-    uint32_t bases = tfr_tree_field(t, cls->node, TFR_F_SUPERCLASSES), linears = 0, of;
+    uint32_t node = module->scope->classes.items[class_index].node;
+    uint32_t bases = tfr_tree_field(t, node, TFR_F_SUPERCLASSES);
     for (uint32_t b = bases ? tfr_tree_first(t, bases) : 0; b; b = tfr_tree_next(t, b)) {
         tfr_name path = tfr_module_path(module, module->names, b);
-        if (path && kind_of_path(module, path) == TFR_M_LINEAR)
+        if (path && kind_of_path(module, path) == kind)
             return true;
     }
+    return false;
+}
+
+bool tfr_module_extends(tfr_module *module, uint32_t class_index, tfr_module_kind kind) {
+    module = tfr_module_of_class(module, &class_index);
+    return extends(module, class_index, kind);
+}
+
+bool tfr_module_wraps_linear(tfr_module *module, uint32_t class_index) {
+    module = tfr_module_of_class(module, &class_index);
+    const tfr_class *cls = &module->scope->classes.items[class_index];
+    uint32_t linears = 0, of;
+    if (extends(module, class_index, TFR_M_LINEAR))
+        return true;
     for (uint32_t i = 0; i < cls->attributes.count; i++) {
         const tfr_attribute *a = &cls->attributes.items[i];
         bool linear = false;

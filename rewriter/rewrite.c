@@ -209,7 +209,7 @@ static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) 
     const tfr_vnode *p = tfr_flow_node(rule->flow, rule->roots[0]);
     for (uint32_t i = 1; i < c->flow->nodes.count; i++) {
         const tfr_vnode *u = &c->flow->nodes.items[i];
-        bool call = p->op == TFR_V_MODULE && u->op == TFR_V_ATEN;
+        bool call = p->op == TFR_V_MODULE && (u->op == TFR_V_ATEN || u->op == TFR_V_OPAQUE);
         if (c->used[i] || (!call && (u->op != p->op || u->name != p->name)))
             continue;
         tfr_match match;

@@ -567,6 +567,10 @@ EQUIVALENT = [
     ("x.expand((2, *x.shape))", "x.expand(2, *x.shape)"),
     ("torch.zeros((n, n))", "torch.zeros(n, n)"),
     ("torch.mean(input=x, dim=-1)", "torch.mean(x, -1)"),
+    ("torch.mean(x, axis=-1, keepdims=True)", "torch.mean(x, -1, True)"),
+    ("x.sum(axis=(0,))", "x.sum(0)"),
+    ("torch.cat((x, y), axis=1)", "torch.cat((x, y), 1)"),
+    ("torch.linalg.norm(x, axis=0)", "torch.linalg.norm(x, dim=0)"),
     ("F.relu(x)", "torch.relu(x)"),
     ("F.relu(input=x)", "F.relu(x)"),
 ]
