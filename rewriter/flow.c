@@ -1,6 +1,5 @@
-// Statements to SSA. Branches join as phi nodes that carry their condition; loops, try, with and
-// match are regions whose assigned names become opaque at entry and exit, so nothing is matched
-// across their borders while their bodies are still lowered.
+// Statements to SSA. Branches join as phi nodes that carry their condition; names that loops, try,
+// with and match assign are opaque where these begin and end: nothing is matched across.
 #include "rewriter/flow_build.h"
 
 #define MAX_EARLY_RETURNS 16
@@ -452,7 +451,12 @@ static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, in
         return (tfr_suite_end){.falls = true, .partial = true};
     }
     uint32_t test = tfr_tree_field(t, clause, TFR_F_CONDITION);
+    uint32_t next = clause == node ? tfr_tree_first(t, node) : tfr_tree_next(t, clause);
     tfr_value condition = tfr_build_expr(b, test);
+    bool truth;
+    if (!outer(b) && tfr_build_decided(b, condition, &truth))
+        return truth ? build_body(b, tfr_tree_field(t, clause, TFR_F_CONSEQUENCE), b->block)
+                     : build_alternative(b, node, next, depth);
     tfr_env before = env_copy(b, &b->frame->env);
     uint32_t block = tfr_build_branch(b, b->block, condition, test, TFR_WAY_TRUE);
     tfr_ways ways = {.start = b->seq, .blocks = {block, 0}};
@@ -462,7 +466,6 @@ static tfr_suite_end build_if(tfr_builder *b, uint32_t node, uint32_t clause, in
     b->frame->env = before;
     uint32_t was = b->block;
     b->block = ways.blocks[1] = tfr_build_branch(b, was, condition, test, TFR_WAY_FALSE);
-    uint32_t next = clause == node ? tfr_tree_first(t, node) : tfr_tree_next(t, clause);
     tfr_suite_end no = build_alternative(b, node, next, depth);
     b->block = was;
     if (yes.falls && no.falls)

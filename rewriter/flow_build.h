@@ -111,6 +111,8 @@ tfr_value tfr_build_unique(tfr_builder *b, tfr_name name, const tfr_arg *args, u
 tfr_value tfr_build_border_value(tfr_builder *b, tfr_name name, uint32_t border);
 // A tuple or list display whose elements are still those written there.
 bool tfr_build_is_display(const tfr_builder *b, tfr_value value);
+// Whether a test says the same always: a parameter of a helper that got a literal, or its default.
+bool tfr_build_decided(const tfr_builder *b, tfr_value test, bool *truth);
 tfr_value tfr_build_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32_t ast);
 // What target `index` of `count` gets in `a, *b, c = tuple`, with the one star among them.
 tfr_value tfr_build_star_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32_t count,

@@ -128,7 +128,7 @@ tfr_value tfr_build_item(tfr_builder *b, tfr_value tuple, uint32_t index, uint32
     bool numbers = n->op == TFR_V_ATTR && n->type == TFR_T_TUPLE;
     tfr_arg arg = {tuple, 0};
     tfr_value v = tfr_build_node(b, TFR_V_ITEM, number_name(b, index), &arg, 1, ast);
-    if (tensors && !tfr_str_eq(tfr_names_text(b->flow->module->names, n->name), TFR_STR("size")))
+    if (tensors)
         return typed(b, v, TFR_T_TENSOR);
     return typed(b, v, numbers || tensors ? TFR_T_NUMBER : TFR_T_UNKNOWN);
 }
@@ -284,15 +284,30 @@ static int known_here(tfr_builder *b, tfr_value test) {
     return -1;
 }
 
+static bool is_about_none(const tfr_builder *b, const tfr_vnode *n) {
+    if (n->op != TFR_V_COMPARE || (n->name != words(b)->is && n->name != words(b)->is_not))
+        return false;
+    const tfr_vnode *right = tfr_flow_node(b->flow, b->flow->args.items[n->first_arg + 1].value);
+    return right->op == TFR_V_CONST && right->name == words(b)->none;
+}
+
 // What a test says stays so: it is about None, or nothing happened since it was made that could
 // empty a list or fill a tensor.
 static bool holds_on(const tfr_builder *b, tfr_value test) {
     const tfr_vnode *n = tfr_flow_node(b->flow, test);
-    if (!tfr_flow_event_between(b->flow, n->seq, UINT32_MAX))
-        return true;
-    const tfr_vnode *right = tfr_flow_node(b->flow, tfr_flow_arg(b->flow, test, 1).value);
-    return n->op == TFR_V_COMPARE && (n->name == words(b)->is || n->name == words(b)->is_not) &&
-           right->op == TFR_V_CONST && right->name == words(b)->none;
+    return !tfr_flow_event_between(b->flow, n->seq, UINT32_MAX) || is_about_none(b, n);
+}
+
+bool tfr_build_decided(const tfr_builder *b, tfr_value test, bool *truth) {
+    const tfr_vnode *n = tfr_flow_node(b->flow, test);
+    *truth = n->name == words(b)->true_;
+    if (n->op == TFR_V_CONST)
+        return *truth || n->name == words(b)->false_;
+    if (!is_about_none(b, n))
+        return false;
+    const tfr_vnode *left = tfr_flow_node(b->flow, tfr_flow_arg(b->flow, test, 0).value);
+    *truth = (left->name == words(b)->none) == (n->name == words(b)->is);
+    return left->op == TFR_V_CONST;
 }
 
 // `a if c else b` read under c is a.
@@ -592,6 +607,9 @@ static tfr_value build_conditional(tfr_builder *b, uint32_t ast) {
     uint32_t yes = tfr_tree_first(t, ast), condition = tfr_tree_next(t, yes);
     uint32_t no = tfr_tree_next(t, condition);
     tfr_arg args[3] = {tfr_build_operand(b, condition), {0, 0}, {0, 0}};
+    bool truth;
+    if (!outer(b) && tfr_build_decided(b, args[0].value, &truth))
+        return tfr_build_expr(b, truth ? yes : no);
     args[1] = conditional_operand(b, yes, args[0], TFR_WAY_TRUE);
     args[2] = conditional_operand(b, no, args[0], TFR_WAY_FALSE);
     tfr_type left = (tfr_type)tfr_flow_node(b->flow, args[1].value)->type;
