@@ -3,8 +3,8 @@
     python tests/fuzz/programs.py --seconds 3600 [--seed N] [--out DIR]
 
 A program is a module's forward: blocks that the rules know in random spellings, inside branches,
-loops, try, with and match, in methods and functions of their own, with writes, aliases, rebinding,
-closures and early returns between their parts. Original and result must compute the same bits, log
+loops over numbers and layers, try, with and match, in methods and functions of their own, with
+writes, aliases, rebinding, defaults, closures and early returns between their parts. Original and result must compute the same bits, log
 the same effects, raise the same exceptions, and be equal to `verify --symbolic`. A program that
 fails is made smaller line by line and written to DIR. What docs/NUMERICS.md lists under "Errors"
 and "Layout of mixed operands" is found too, about once in ten thousand programs. Extends the blocks and changes of
@@ -46,6 +46,38 @@ MORE = """
         self.drop = nn.Dropout(0.5)
         self.post = nn.LayerNorm(8)
         self.scale = 0.7
+        self.cap = 3.0
+        self.qkv = nn.Linear(8, 24)
+        self.wide = Norm(16)
+        self.gated = Gated()
+        self.layers = nn.ModuleList([Layer(8), Layer(8, scale=0.5)])
+"""
+CLASSES = """\
+class Gated(Norm):
+    def forward(self, x, gate=None):
+        dtype = x.dtype
+        x = x.to(torch.float32)
+        if gate is not None:
+            x = x * F.silu(gate.to(torch.float32))
+        variance = x.pow(2).mean(-1, keepdim=True)
+        x = x * torch.rsqrt(variance + self.eps)
+        return self.weight * x.to(dtype)
+
+
+class Layer(nn.Module):
+    def __init__(self, width, scale=1.0):
+        super().__init__()
+        self.norm, self.post = Norm(width), Norm(width)
+        self.mixer = nn.Linear(width, width)
+        self.scale = scale
+
+    def forward(self, x, residual=None):
+        residual = x if residual is None else residual + x
+        x = self.mixer(self.norm(residual))
+        residual = residual + x * self.scale
+        return self.post(residual), residual
+
+
 """
 BLOCKS = (
     "n = self.norm({a})",
@@ -74,6 +106,16 @@ BLOCKS = (
     "n = self.drop({a}) + {b}",
     "n = {a} * self.scale + {b}",
     "if (n := self.norm({a})).sum() > 0:\n    n = n + {b}",
+    "n = {a} / self.cap\nn = torch.tanh(n)\nn = n * self.cap",
+    "n = self.cap * torch.tanh(({a} + {b}) / self.cap)",
+    "n = {a} * torch.rsqrt({a}.pow(2).sum(-1, keepdim=True) + 1e-6)",
+    "n = F.normalize({a}, dim=-1) * self.scale",
+    "s = {a} - {b}\nn = s / s.norm(dim=-1, keepdim=True)",
+    "n = self.gated({a}, {b})",
+    "m = self.wide(self.packed({a}))\nn, s = m.chunk(2, dim=-1)",
+    "q, k, w = self.qkv({a}).chunk(3, dim=-1)\nn = self.q_norm(q)\ns = self.k_norm(k) + w",
+    "q, k, w = self.qkv({a}).split(8, dim=-1)\nn = F.silu(q) * k\ns = w",
+    "q, k, w = self.qkv({a}).view(2, 8, 3, 8).unbind(2)\nn = q * w\ns = self.norm(k)",
 )
 CONDITIONS = (
     "self.flag", "{a}.sum() > 0", "{a}.mean() > {b}.mean()", "len(LOG) % 2", "{a} is {b}",
@@ -154,7 +196,10 @@ class Program:
 
     def compound(self, depth: int) -> list[str]:
         kind = self.random.choice(
-            "branch branch loop while with try match method function closure exit".split()
+            (
+                "branch branch loop while with try match method function closure exit "
+                "sums layers default"
+            ).split()
         )
         return getattr(self, "make_" + kind)(depth - 1)
 
@@ -180,7 +225,8 @@ class Program:
         return [f"{count} = 0", f"while {count} < 2:", f"    {count} += 1", *self.scoped(depth, 1)]
 
     def make_with(self, depth):
-        return ["with torch.no_grad():", *self.scoped(depth, 2)]
+        what = self.random.choice(("no_grad()", "autocast('cpu', enabled=False)"))
+        return [f"with torch.{what}:", *self.scoped(depth, 2)]
 
     def make_try(self, depth):
         out = ["try:", *self.scoped(depth, 1)]
@@ -224,11 +270,53 @@ class Program:
 
     def make_closure(self, depth):
         name, held = "inner_" + self.fresh(), self.random.choice(self.live)
-        body = self.inner(["a1", held], 0)
+        body = self.inner(["a1", held], depth if self.random.random() < 0.3 else 0)
         if any(re.match(rf"\s*{held}\b[^=]*(?<![=!<>])=(?!=)", line) for line in body):
             return self.block()
         definition = [f"def {name}(a1):", *("    " + line for line in body)]
         return [*definition, *self.noise(), *self.call(name, [self.random.choice(self.live)])]
+
+    def make_sums(self, depth):
+        """A sum before a branch that may make another one, and a norm behind both."""
+        total, normed = self.fresh(), self.fresh()
+        a, b = self.arguments()
+        norm = self.random.choice(("self.norm", "self.post", "self.layers[0].norm"))
+        out = [f"{total} = {a} + {b}", *self.noise(), f"if {self.condition()}:"]
+        before = list(self.live)
+        self.live.append(total)
+        inside = [*self.block(), f"{total} = {total} + {self.random.choice(self.live)}"]
+        self.live = [*before, total, normed]
+        return [*out, *("    " + line for line in inside), f"{normed} = {norm}({total})"]
+
+    def make_layers(self, depth):
+        """The residual stream over layers that are modules, or whose parts are called here."""
+        layer, value, residual = "layer" + self.fresh(), self.fresh(), self.fresh()
+        a, b = self.arguments()
+        body = self.random.choice(
+            (
+                [f"{value}, {residual} = {layer}({value}, {residual})"],
+                [f"{value} = {layer}.norm({value})", f"{value} = {layer}.mixer({value})"],
+                [f"{residual} = {residual} + {value}", f"{value} = {layer}.norm({residual})"],
+            )
+        )
+        if self.random.random() < 0.5:
+            body = [f"{residual} = {value}", *body, f"{value} = {residual} + {value}"]
+        out = [f"{value} = {a}", f"{residual} = {b}", f"for {layer} in self.layers:"]
+        for line in body:
+            out += ["    " + noise for noise in self.noise()] + ["    " + line]
+        self.live += [value, residual]
+        return out
+
+    def make_default(self, depth):
+        """Parameters that are left out, or named, and then are another one's value."""
+        name = "part_" + self.fresh()
+        body = ["b1 = a1 if b1 is None else b1", *self.inner(["a1", "b1"], 0)]
+        self.helpers.append(
+            f"def {name}(self, a1, b1=None, *, cos=None, sin=None):\n" + indented(body)
+        )
+        a, b = self.arguments()
+        given = self.random.choice(([a], [f"b1={b}", f"a1={a}"], [a, b]))
+        return self.call(f"self.{name}", [*given, "cos=cos", "sin=sin"])
 
     def make_exit(self, depth):
         what = self.random.choice(
@@ -253,7 +341,7 @@ def module(body: list[str], helpers: list[str], functions: list[str]) -> str:
     shape = "(2, 8, 8)"
     return (
         HEAD.replace("        self.norm = Norm(8)\n", "        self.norm = Norm(8)" + MORE, 1)
-        .replace("class Block", "\n".join([*functions, "", "class Block"]), 1)
+        .replace("class Block", CLASSES + "\n".join([*functions, "", "class Block"]), 1)
         .replace("PARAMETERS", "x, y, cos, sin")
         .replace("BODY\n", inside)
         .replace("SHAPES", f"[{shape}, {shape}, {shape}, {shape}]")

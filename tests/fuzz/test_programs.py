@@ -29,12 +29,14 @@ def test_a_seed_is_a_program():
 
 def test_every_op_is_fused_and_every_construct_written():
     ops, text = set(), ""
-    for seed in range(60):
+    for seed in range(90):
         program = programs.Program(seed).text()
         text += program
         ops |= {e["op"] for e in programs.rewrite_with_binary(program.encode()).report["fused"]}
     assert {"rms_norm", "add_rms_norm", "linears", "act_mul", "rope", "qk_norm_rope"} <= ops
-    for word in "for while with try: finally: match elif else: raise break continue := +=".split():
+    assert {"softcap", "l2_norm", "gated_rms_norm"} <= ops
+    words = "for while with try: finally: match elif else: raise break continue := += self.layers:"
+    for word in [*words.split(), "b1=None", "autocast", "unbind"]:
         assert word in text, word
 
 
