@@ -42,43 +42,6 @@ static bool is_transparent(const tfr_module *module, tfr_names *names, const tfr
     return true;
 }
 
-static bool is_simple_body(const tfr_tree *t, uint32_t function) {
-    if (tfr_tree_is(t, t->nodes[function].child, "async")) // gives a coroutine, not its result
-        return false;
-    uint32_t parameters = tfr_tree_field(t, function, TFR_F_PARAMETERS);
-    for (uint32_t c = tfr_tree_first(t, parameters); c; c = tfr_tree_next(t, c)) {
-        tfr_kind kind = tfr_tree_kind(t, c);
-        if (kind == TFR_N_LIST_SPLAT_PATTERN || kind == TFR_N_DICT_SPLAT_PATTERN)
-            return false;
-        if (kind == TFR_N_TYPED_PARAMETER &&
-            tfr_tree_kind(t, tfr_tree_first(t, c)) != TFR_N_IDENTIFIER)
-            return false;
-    }
-    uint32_t body = tfr_tree_field(t, function, TFR_F_BODY);
-    for (uint32_t n = body; n; n = tfr_tree_walk(t, body, n, false)) {
-        switch (tfr_tree_kind(t, n)) {
-        case TFR_N_FOR:
-        case TFR_N_WHILE:
-        case TFR_N_TRY:
-        case TFR_N_WITH:
-        case TFR_N_MATCH:
-        case TFR_N_FUNCTION:
-        case TFR_N_CLASS:
-        case TFR_N_LAMBDA:
-        case TFR_N_YIELD:
-        case TFR_N_AWAIT:
-        case TFR_N_GLOBAL:
-        case TFR_N_NONLOCAL:
-        case TFR_N_IMPORT:
-        case TFR_N_IMPORT_FROM:
-            return false;
-        default:
-            break;
-        }
-    }
-    return true;
-}
-
 static bool is_active(const tfr_builder *b, const tfr_module *module, uint32_t function) {
     for (const tfr_frame *f = b->frame; f; f = f->caller)
         if ((f->module == module || f->module->before == module) && f->function == function)
@@ -94,7 +57,7 @@ static tfr_value see_through(tfr_builder *b, const tfr_module *module, uint32_t 
     const tfr_function *f = &module->scope->functions.items[function];
     const tfr_tree *t = module->scope->tree;
     if (b->frame->depth >= TFR_MAX_INLINE_DEPTH || c->splat ||
-        !is_transparent(module, b->flow->module->names, f) || !is_simple_body(t, f->node) ||
+        !is_transparent(module, b->flow->module->names, f) || !tfr_build_is_simple(t, f->node) ||
         is_active(b, module, function))
         return 0;
     tfr_frame frame = {.caller = b->frame,
@@ -560,6 +523,13 @@ static tfr_value tfr_op_call(tfr_builder *b, tfr_str op, tfr_arg callee, const c
         ref = m->op_reference(m->ops, name, c->count, keywords, literals, given.keyword_count);
     if (ref.siblings)
         return siblings_call(b, c);
+    // A helper handed what is no tensor: its methods may do anything, as they do without the op.
+    for (uint32_t i = 0; i < c->count; i++) {
+        const tfr_vnode *n = tfr_flow_node(b->flow, c->args[i].value);
+        if (ref.tensors >> i & 1 && n->type != TFR_T_TENSOR && n->type != TFR_T_UNKNOWN &&
+            n->name != words(b)->none)
+            return unknown_call(b, name, callee, c, TFR_EV_CALL);
+    }
     uint32_t seen = b->flow->inlines.count;
     tfr_value v = ref.module ? see_through_op(b, &ref, name, &given) : 0;
     if (b->flow->inlines.count > seen) {

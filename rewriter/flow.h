@@ -176,6 +176,7 @@ typedef struct tfr_op_reference {
     // The parameters that the call's arguments are: by position, then by keyword in the order
     // given; 0: a literal that only chooses the reference.
     tfr_name positional[16], keywords[16];
+    uint32_t tensors; // bits: positions that take a tensor
 } tfr_op_reference;
 
 // What is known of a file while its functions are lowered.

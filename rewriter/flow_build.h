@@ -122,6 +122,8 @@ void tfr_build_capture(tfr_builder *b, uint32_t ast); // names read by a closure
 // function.c: what a generator reads later, all but what its first `for` goes over, evaluated at
 // once
 void tfr_build_capture_generator(tfr_builder *b, uint32_t ast);
+// function.c: a function that a call may be seen through to: plain parameters, branches at most
+bool tfr_build_is_simple(const tfr_tree *t, uint32_t function);
 
 // calls.c
 tfr_value tfr_build_call(tfr_builder *b, uint32_t ast);

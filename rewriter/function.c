@@ -39,6 +39,43 @@ static void check_decorators(tfr_builder *b, const tfr_function *f) {
     }
 }
 
+bool tfr_build_is_simple(const tfr_tree *t, uint32_t function) {
+    if (tfr_tree_is(t, t->nodes[function].child, "async")) // gives a coroutine, not its result
+        return false;
+    uint32_t parameters = tfr_tree_field(t, function, TFR_F_PARAMETERS);
+    for (uint32_t c = tfr_tree_first(t, parameters); c; c = tfr_tree_next(t, c)) {
+        tfr_kind kind = tfr_tree_kind(t, c);
+        if (kind == TFR_N_LIST_SPLAT_PATTERN || kind == TFR_N_DICT_SPLAT_PATTERN)
+            return false;
+        if (kind == TFR_N_TYPED_PARAMETER &&
+            tfr_tree_kind(t, tfr_tree_first(t, c)) != TFR_N_IDENTIFIER)
+            return false;
+    }
+    uint32_t body = tfr_tree_field(t, function, TFR_F_BODY);
+    for (uint32_t n = body; n; n = tfr_tree_walk(t, body, n, false)) {
+        switch (tfr_tree_kind(t, n)) {
+        case TFR_N_FOR:
+        case TFR_N_WHILE:
+        case TFR_N_TRY:
+        case TFR_N_WITH:
+        case TFR_N_MATCH:
+        case TFR_N_FUNCTION:
+        case TFR_N_CLASS:
+        case TFR_N_LAMBDA:
+        case TFR_N_YIELD:
+        case TFR_N_AWAIT:
+        case TFR_N_GLOBAL:
+        case TFR_N_NONLOCAL:
+        case TFR_N_IMPORT:
+        case TFR_N_IMPORT_FROM:
+            return false;
+        default:
+            break;
+        }
+    }
+    return true;
+}
+
 void tfr_build_capture_generator(tfr_builder *b, uint32_t ast) {
     const tfr_tree *t = tree_of(b);
     bool first = true;

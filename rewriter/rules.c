@@ -467,6 +467,10 @@ tfr_op_reference tfr_rules_reference(const struct tfr_ops *ops, tfr_name op, uin
             continue;
         tfr_op_reference ref = {.module = r->module, .function = r->function};
         memcpy(ref.positional, r->positional, sizeof r->positional);
+        for (uint32_t p = 0; p < positional; p++)
+            for (uint32_t k = 0; k < r->param_count; k++)
+                if (r->params[k].name == r->positional[p] && r->params[k].kind == TFR_P_TENSOR)
+                    ref.tensors |= 1u << p;
         uint32_t same = 0;
         for (uint32_t k = 0; k < keyword_count; k++)
             for (uint32_t j = 0; j < keyword_count; j++) {
