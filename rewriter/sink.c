@@ -3,15 +3,18 @@
 // Each way keeps one object, so nothing else may read what is moved.
 #include "rewriter/sink.h"
 
+#define MAX_COPIES 4
+
 typedef struct sink {
     const tfr_flow *flow;
     const tfr_tree *tree;
     tfr_arena *arena;
-    uint32_t joined;                   // the version that joins the sums
-    uint32_t branch;                   // statement of the `if`
-    uint32_t version[2], statement[2]; // of the sums
-    uint32_t start[2], end[2];         // their lines
-    tfr_str text;                      // of both
+    uint32_t joined;                         // the version that joins the sums
+    uint32_t branch;                         // statement of the `if`
+    uint32_t version[2], statement[2];       // of the sums
+    uint32_t start[2], end[2];               // their lines
+    tfr_str text;                            // of both
+    uint32_t copies[MAX_COPIES], copy_count; // statements behind the sum, which go where it goes
 } sink;
 
 static const tfr_node *node_of(const sink *s, uint32_t ast) { return &s->tree->nodes[ast]; }
@@ -130,12 +133,16 @@ static tfr_str indent_of(const sink *s, uint32_t ast) {
     return (tfr_str){text.data + from, to - from};
 }
 
-// The sum as a line of its own at `at`, indented like the statement `like`.
+// The sum as a line of its own at `at`, indented like the statement `like`; then its copies.
 static void add_line(sink *s, tfr_edits *edits, uint32_t at, uint32_t like) {
-    tfr_str newline = s->tree->src->newline, indent = indent_of(s, like);
-    tfr_str line = tfr_str_format(s->arena, "%.*s%.*s%.*s", (int)indent.len, indent.data,
-                                  (int)s->text.len, s->text.data, (int)newline.len, newline.data);
-    *TFR_PUSH(s->arena, edits) = (tfr_edit){at, at, line};
+    tfr_str newline = s->tree->src->newline, indent = indent_of(s, like), lines = TFR_STR("");
+    for (uint32_t i = 0; i <= s->copy_count; i++) {
+        tfr_str text = i ? tfr_tree_text(s->tree, s->copies[i - 1]) : s->text;
+        lines = tfr_str_format(s->arena, "%.*s%.*s%.*s%.*s", (int)lines.len, lines.data,
+                               (int)indent.len, indent.data, (int)text.len, text.data,
+                               (int)newline.len, newline.data);
+    }
+    *TFR_PUSH(s->arena, edits) = (tfr_edit){at, at, lines};
 }
 
 static uint32_t line_behind(const sink *s, uint32_t ast) {
@@ -287,6 +294,88 @@ static bool into_branch(sink *s, tfr_edits *edits) {
     return true;
 }
 
+// Whether a statement gives a name the sum, by another name of it.
+static bool is_copy(const sink *s, uint32_t ast) {
+    uint32_t inner = tfr_tree_first(s->tree, ast);
+    if (tfr_tree_kind(s->tree, ast) != TFR_N_EXPR_STATEMENT ||
+        tfr_tree_kind(s->tree, inner) != TFR_N_ASSIGNMENT ||
+        tfr_tree_kind(s->tree, tfr_tree_field(s->tree, inner, TFR_F_RIGHT)) != TFR_N_IDENTIFIER)
+        return false;
+    uint32_t left = tfr_tree_field(s->tree, inner, TFR_F_LEFT), v = s->version[0];
+    tfr_value sum = s->flow->versions.items[v].value;
+    while (v < s->flow->versions.count && s->flow->versions.items[v].target != left)
+        v++;
+    return v < s->flow->versions.count && s->flow->versions.items[v].value == sum;
+}
+
+// Whether the test of a branch reads the sum, by any name, or a closure may.
+static bool is_tested(const sink *s, uint32_t branch) {
+    const tfr_node *test = node_of(s, tfr_tree_field(s->tree, branch, TFR_F_CONDITION));
+    tfr_value sum = s->flow->versions.items[s->version[0]].value;
+    bool found = false;
+    for (uint32_t i = 0; i < s->flow->reads.count; i++) {
+        const tfr_node *at = node_of(s, s->flow->reads.items[i].ast);
+        found |= s->flow->versions.items[s->flow->reads.items[i].version].value == sum &&
+                 at->start >= test->start && at->end <= test->end;
+    }
+    for (uint32_t v = 1; v < s->flow->versions.count; v++)
+        found |= s->flow->versions.items[v].value == sum &&
+                 tfr_flow_captures(s->flow, s->flow->versions.items[v].name);
+    return found;
+}
+
+// The first statement of a suite, if it begins a line; 0: it does not.
+static uint32_t first_line(const sink *s, uint32_t suite) {
+    uint32_t first = tfr_tree_first(s->tree, suite);
+    uint32_t start = line_start(s, node_of(s, first)->start);
+    return node_of(s, first)->start - start == indent_of(s, first).len ? first : 0;
+}
+
+// What runs where the test of an `if` does not hold; 0: nothing. False: another test decides.
+static bool find_else(const sink *s, uint32_t branch, uint32_t *body) {
+    *body = 0;
+    for (uint32_t c = tfr_tree_first(s->tree, branch); c; c = tfr_tree_next(s->tree, c)) {
+        if (node_of(s, c)->field != TFR_F_ALTERNATIVE)
+            continue;
+        if (tfr_tree_kind(s->tree, c) != TFR_N_ELSE)
+            return false;
+        *body = tfr_tree_field(s->tree, c, TFR_F_BODY);
+    }
+    return true;
+}
+
+// The sum and the copies of it that follow, to the start of each way of the branch behind them.
+static bool into_each_way(sink *s, tfr_edits *edits) {
+    uint32_t sum, branch, body, other, start, end;
+    if (!find_sum(s, 0))
+        return false;
+    sum = syntax(s, s->statement[0]);
+    branch = tfr_tree_next(s->tree, sum);
+    for (; branch && is_copy(s, branch); branch = tfr_tree_next(s->tree, branch)) {
+        if (s->copy_count == MAX_COPIES || !is_line(s, branch, &start, &end))
+            return false;
+        s->copies[s->copy_count++] = branch;
+    }
+    if (!branch || tfr_tree_kind(s->tree, branch) != TFR_N_IF || is_tested(s, branch) ||
+        !find_else(s, branch, &other))
+        return false;
+    body = first_line(s, tfr_tree_field(s->tree, branch, TFR_F_CONSEQUENCE));
+    other = other ? first_line(s, other) : branch;
+    if (!body || !other)
+        return false;
+    remove_line(s, edits, 0);
+    for (uint32_t i = 0; i < s->copy_count; i++) {
+        is_line(s, s->copies[i], &start, &end);
+        *TFR_PUSH(s->arena, edits) = (tfr_edit){start, end, TFR_STR("")};
+    }
+    add_line(s, edits, line_start(s, node_of(s, body)->start), body);
+    if (other == branch)
+        add_else(s, edits, branch, body);
+    else
+        add_line(s, edits, line_start(s, node_of(s, other)->start), other);
+    return true;
+}
+
 bool tfr_sink_sum(tfr_edits *edits, const tfr_flow *flow, tfr_value value, tfr_arena *arena) {
     sink s = {.flow = flow, .tree = flow->module->scope->tree, .arena = arena};
     s.joined = joined_version(flow, value);
@@ -297,7 +386,8 @@ bool tfr_sink_sum(tfr_edits *edits, const tfr_flow *flow, tfr_value value, tfr_a
     if (!s.version[0])
         return s.joined && behind_branch(&s, edits);
     // One of two that are joined is moved with the other.
-    return !joined_version(flow, flow->versions.items[s.joined].value) && into_branch(&s, edits);
+    return !joined_version(flow, flow->versions.items[s.joined].value) &&
+           (into_branch(&s, edits) || into_each_way(&s, edits));
 }
 
 static uint32_t line_of(const tfr_source *src, uint32_t offset) {

@@ -6,7 +6,7 @@
 # expect: fused add_layer_norm Absent.forward
 # expect: fused add_layer_norm Listed.forward
 # expect: refused add_layer_norm Later.forward "branch"
-# expect: refused add_layer_norm Kept.forward "branch"
+# expect: fused add_layer_norm Kept.forward
 # expect: refused add_layer_norm Asked.forward "branch"
 # expect: refused add_layer_norm Changing.forward "branch"
 # expect: refused add_layer_norm Property.forward "branch"

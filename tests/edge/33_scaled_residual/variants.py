@@ -11,7 +11,7 @@
 # expect: fused add_layer_norm LayerNorm.forward
 # expect: not-fused add_rms_norm Between.forward
 # expect: not-fused add_rms_norm Integer.forward
-# expect: not-fused add_rms_norm Branch.forward
+# expect: fused add_rms_norm Branch.forward "else:\n            s = r \+ x"
 # expect: not-fused add_rms_norm Chosen.forward
 # expect: fused rms_norm Norm.forward
 import torch
