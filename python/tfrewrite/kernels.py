@@ -86,7 +86,7 @@ def install(ops: dict[str, _rules.Op]) -> None:
         library = _load()
         if library is None:
             return
-        for folders in (None, *_user_folders(ops)):
+        for folders in (*([] if _ops else [None]), *_user_folders(ops)):  # our own: once
             why = library.tfr_torch_register(folders)
             if why is not None:
                 what = "runs without kernels" if folders is None else "has no kernels of your rules"

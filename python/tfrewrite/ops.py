@@ -41,6 +41,7 @@ _MAX_SIBLINGS = 8  # more modules than that in one call run one by one
 _lock = threading.RLock()
 _installed: dict[str, _rules.Op] = {}
 _recording: list[Counter[tuple[str, str, str]]] = []
+_written: dict[tuple[str, str, bool], FunctionType] = {}  # by op, mode, whether it counts
 
 
 def _of(passed: tuple[str, ...], **keywords: Any) -> dict[str, Any]:
@@ -255,9 +256,9 @@ def _most_special_first(variants: list[_rules.Variant]) -> list[_rules.Variant]:
     return sorted(variants, key=lambda v: -sum(isinstance(p, Constant) for p in v.positional))
 
 
-def _write(op: _rules.Op, note: bool) -> FunctionType:
+def _write(op: _rules.Op, how: str, note: bool) -> FunctionType:
     """The op's function. Its globals are this module's: Dynamo looks names up in a real module."""
-    source = _source(op, _mode(op.name), note)
+    source = _source(op, how, note)
     filename = f"<tfrewrite.ops.{op.name}{' recording' if note else ''}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     globals().update({f"_{op.name}_{v.name}": v.function for v in op.variants})
@@ -291,11 +292,20 @@ def install(ops: dict[str, _rules.Op]) -> None:
             if op.name in _own_names:
                 raise _rules.RuleError(f"{op.module}: tfrewrite.ops uses the name {op.name} itself")
         _installed.update(ops)
-        if any(op.cpu and _mode(op.name) == "auto" for op in ops.values()):
-            _kernels.install(ops)
-        for op in ops.values():
-            if op.variants:
-                globals()[op.name] = _write(op, note=bool(_recording))
+        _written.clear()
+        _show(ops)
+
+
+def _show(ops: dict[str, _rules.Op]) -> None:
+    """The ops as the environment wants them now. record() comes here twice; they are kept for it."""
+    if any(op.cpu and _mode(op.name) == "auto" for op in ops.values()):
+        _kernels.install(ops)
+    for op in ops.values():
+        if op.variants:
+            key = op.name, _mode(op.name), bool(_recording)
+            if key not in _written:
+                _written[key] = _write(op, *key[1:])
+            globals()[op.name] = _written[key]
 
 
 def names() -> set[str]:
@@ -331,14 +341,14 @@ def record() -> Iterator[Counter[tuple[str, str, str]]]:
     with _lock:
         _recording.append(counter)
         if len(_recording) == 1:
-            install(_installed)
+            _show(_installed)
     try:
         yield counter
     finally:
         with _lock:
             _recording[:] = [c for c in _recording if c is not counter]
             if not _recording:
-                install(_installed)
+                _show(_installed)
 
 
 _own_names = frozenset(globals()) | {"_own_names"}
