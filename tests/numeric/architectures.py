@@ -4,9 +4,9 @@
 
 A NAME is the model type of a causal architecture, or KIND:MODEL_TYPE of another kind (KINDS).
 
-Each run is a process forked from one that has imported torch and transformers but no modeling
-file, so that the hook sees every import: one plain, and one for each mode of the ops (modes.py).
-Mode `plain` has no hook: what it finds is no fault of the rewriter. Sizes are made by rules over the default configuration
+Each architecture has two processes, forked from one that has imported torch and transformers but no
+modeling file, so that the hook sees every import: a plain one, and one for the modes of the ops
+(modes.py). Mode `plain` has no hook: what it finds is no fault of the rewriter. Sizes are made by rules over the default configuration
 (RULES), with single exceptions as data (SETTINGS); what cannot run is in EXCLUDED.
 """
 
@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -146,6 +147,7 @@ SETTINGS: dict[str, dict] = {
     "mamba2": {"num_heads": 8},
     "ministral": {"head_dim": 16},
     "nemotron": {"num_key_value_heads": 2},
+    "perceiver": {"num_latents": 8, "d_latents": 64, "num_self_attends_per_block": 2},
     "qwen4_exp_text": {
         "indexer_n_heads": 4,
         "indexer_kv_heads": 1,
@@ -350,24 +352,11 @@ def token_ids(config, rows: int):
     return allowed[picked]
 
 
-def run_one(name: str, mode: str) -> dict:
-    """Logits of one forward pass and of a few generated tokens, and the op calls made."""
-    import contextlib
-    import warnings
-
-    import modes
+def build(name: str):
+    """The model with random weights, the same in every process."""
+    import harness
     import torch
     import transformers
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    warnings.filterwarnings("ignore")
-    hook = mode != PLAIN
-    if hook:
-        import tfrewrite
-
-        tfrewrite.enable()
-    import harness
 
     torch.manual_seed(0)
     *kind, model_type = name.split(":")
@@ -381,7 +370,34 @@ def run_one(name: str, mode: str) -> dict:
         model = getattr(transformers, KINDS[kind][0]).from_config(config)
     model = model.float().eval()
     harness.randomize(model)
-    ids = token_ids(model.config, rows=BATCH * getattr(config, "num_codebooks", 1))
+    return model, kind
+
+
+def run_modes(name: str, modes: tuple[str, ...]) -> Iterator[tuple[str, dict]]:
+    """(mode, result) of each; a new model each time, as some keep state from call to call."""
+    import warnings
+
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    warnings.filterwarnings("ignore")
+    if modes != (PLAIN,):
+        import tfrewrite
+
+        tfrewrite.enable()
+    for mode in modes:
+        yield mode, run_one(name, mode, *build(name))
+
+
+def run_one(name: str, mode: str, model, kind: str) -> dict:
+    """Logits of one forward pass and of a few generated tokens, and the op calls made."""
+    import contextlib
+
+    import modes
+    import torch
+
+    hook = mode != PLAIN
+    ids = token_ids(model.config, rows=BATCH * getattr(model.config, "num_codebooks", 1))
     modules = {
         type(m).__module__
         for m in model.modules()
@@ -438,8 +454,8 @@ def counted_ops(hook: bool):
     return ops.record()
 
 
-def child(model_type: str, mode: str, path: str) -> None:
-    """Never returns: writes its result, or the error, to `path`."""
+def child(name: str, modes: tuple[str, ...], path: str) -> None:
+    """Never returns: writes its results, or the error of those that there are not, to `path`."""
     import resource
 
     quiet = os.open(os.devnull, os.O_WRONLY)
@@ -448,15 +464,18 @@ def child(model_type: str, mode: str, path: str) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
     import torch
 
+    results = {}
     try:
-        result = run_one(model_type, mode)
+        for mode, result in run_modes(name, modes):
+            results[mode] = result
     except BaseException as e:  # whatever it is belongs into the result
         import traceback
 
         frames = traceback.extract_tb(e.__traceback__)[-2:]
         where = " < ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in reversed(frames))
-        result = {"error": f"{type(e).__name__}: {' '.join(str(e).split())[:240]} ({where})"}
-    torch.save(result, path)
+        error = f"{type(e).__name__}: {' '.join(str(e).split())[:240]} ({where})"
+        results |= {mode: {"error": error} for mode in modes if mode not in results}
+    torch.save(results, path)
     os._exit(0)
 
 
@@ -498,6 +517,22 @@ def strides_of(generated: dict) -> list:
     return [(t.shape, t.stride()) for t in (generated["sequences"], *generated["logits"])]
 
 
+def preload() -> None:
+    """What every run needs and the hook does not look at, once, before the forks."""
+    import harness  # noqa: F401
+    import torch
+    import transformers.generation.utils
+    import transformers.masking_utils
+    import transformers.modeling_layers
+    import transformers.models.auto.modeling_auto
+    import transformers.processing_utils  # noqa: F401
+    from tfrewrite import ops  # noqa: F401
+
+    torch.set_num_threads(1)
+    seen = [n for n in sys.modules if re.match(r"transformers\.models\.\w+\.modeling_", n)]
+    assert seen == ["transformers.models.auto.modeling_auto"], seen
+
+
 def run_all(
     types: list[str],
     modes: tuple[str, ...] = ("references",),
@@ -506,39 +541,35 @@ def run_all(
 ) -> dict[str, dict[str, dict]]:
     """Result lines by model type and mode; `report` is called as each one is done."""
     import torch
-    import transformers.generation  # noqa: F401 - loaded before the forks
-    import transformers.modeling_utils  # noqa: F401
 
-    torch.set_num_threads(1)
+    preload()
     lines: dict[str, dict[str, dict]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        runs = list(enumerate((PLAIN, *modes)))
-        todo = [(t, number, mode) for t in types for number, mode in runs]
+        plain = (PLAIN,)
+        todo = [(t, m) for t in types for m in ((plain, modes) if modes != plain else (plain,))]
         live: dict[int, tuple] = {}
         done: dict[str, dict] = {}
         while todo or live:
             while todo and len(live) < jobs:
-                name, number, mode = todo.pop(0)
-                path = os.path.join(folder, f"{name}-{number}")
+                name, together = todo.pop(0)
+                path = os.path.join(folder, f"{name}-{together[0]}")
                 pid = os.fork()
                 if pid == 0:
-                    child(name, mode, path)
-                live[pid] = (name, number, path, time.time())
+                    child(name, together, path)
+                live[pid] = (name, together, path, time.time())
             pid, status = wait_for_one(live)
-            name, number, path, _ = live.pop(pid)
-            result = (
-                torch.load(path, weights_only=False)
-                if os.path.exists(path)
-                else {"error": how_it_ended(status)}
-            )
-            done.setdefault(name, {})[number] = result
-            if len(done[name]) == len(runs):
-                plain, *others = (done[name][number] for number, _ in runs)
+            name, together, path, _ = live.pop(pid)
+            if os.path.exists(path):
+                results = torch.load(path, weights_only=False)
+            else:
+                results = {mode: {"error": how_it_ended(status)} for mode in together}
+            done.setdefault(name, {}).update(results)
+            if {PLAIN, *modes} <= done[name].keys():
+                results = done.pop(name)
                 lines[name] = {
-                    mode: compare_results(plain, other, bound_of(name, mode))
-                    for mode, other in zip(modes, others, strict=True)
+                    mode: compare_results(results[PLAIN], results[mode], bound_of(name, mode))
+                    for mode in modes
                 }
-                del done[name]
                 for mode, line in lines[name].items():
                     report(name, mode, line)
     return {t: lines[t] for t in types}

@@ -139,10 +139,10 @@ def test_comparison_sees_what_it_should():
 def test_a_run_that_dies_is_charged_to_its_architecture():
     code = (
         "import architectures as a, os, json\n"
-        "def run(model_type, mode):\n"
-        "    if model_type == 'llama': os.abort()\n"
+        "def build(name):\n"
+        "    if name == 'llama': os.abort()\n"
         "    raise ValueError('broken')\n"
-        "a.run_one = run\n"
+        "a.build = build\n"
         "lines = a.run_all(['llama', 'mpt'], modes=('plain',))\n"
         "print(json.dumps({t: line['plain']['error'] for t, line in lines.items()}))\n"
     )
