@@ -1,16 +1,19 @@
-"""Checks of the aten programs in a process of their own: TFR_FORCE is read when an op is registered.
+"""Checks of the aten programs in processes of their own: TFR_FORCE is read when an op is registered.
 
-python aten_child.py CHECK...: each check is a function below; a failure is an exception. Every op
+python aten_child.py CHECK...: each check is a function below, run in a fork of a process that has
+imported torch; a failure is an exception. Prints status and output of each as JSON. Every op
 that is registered runs its program on all its arguments' shapes, strides and dtypes, and must give
 the bits, the dtypes and the strides of its rule's reference. A table says how an op's arguments
 look; an op without a row is an error.
 """
 
 import itertools
+import json
 import os
 import re
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -365,15 +368,32 @@ def check_user_rule():
         assert torch.equal(ops.sums(x, y), x.cumsum(-1) * y)
 
 
+def run(check):
+    """The status and what it wrote, of one check in a process of its own."""
+    with tempfile.TemporaryFile() as output:
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            try:
+                if check in OPS_BY_CHECK:
+                    check_op(check)
+                else:
+                    globals()[f"check_{check}"]()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        output.seek(0)
+        return status, output.read().decode(errors="replace")
+
+
 def main(checks):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     kernels.install(OPS)
-    for check in checks:
-        if check in OPS_BY_CHECK:
-            check_op(check)
-        else:
-            globals()[f"check_{check}"]()
+    json.dump({check: run(check) for check in checks}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ aten_child.py makes the checks, in processes of their own; here are their names,
 aten ops against torch's schemas.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -22,34 +23,35 @@ ROWS = re.findall(
 )
 
 
-def run_child(*checks):
-    environment = os.environ | {"TFR_LIB": kernels.find(), "OMP_NUM_THREADS": "1"}
+@pytest.fixture(scope="module")
+def results(request):
+    """The selected checks, by one process that imports torch once."""
+    items = (getattr(item, "callspec", None) for item in request.session.items)
     done = subprocess.run(
-        [sys.executable, str(HERE / "aten_child.py"), *checks],
+        [
+            sys.executable,
+            str(HERE / "aten_child.py"),
+            *(i.params["check"] for i in items if i and "check" in i.params),
+        ],
         capture_output=True,
         text=True,
-        timeout=600,
-        env=environment,
+        timeout=900,
+        env=os.environ | {"TFR_LIB": kernels.find(), "OMP_NUM_THREADS": "1"},
     )
-    assert done.returncode == 0, (done.stdout[-500:] + done.stderr)[-4000:]
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)
+
+
+CALLS = ("names", "errors", "leaks", "exported", "user_rule")
+SLOW = pytest.param("compiled", marks=pytest.mark.slow)
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("op", OPS_BY_CHECK)
-def test_programs_give_the_bits_and_strides_of_the_references(op):
-    run_child(op)
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("check", ["names", "errors", "leaks", "exported", "user_rule"])
-def test_calls(check):
-    run_child(check)
-
-
-@pytest.mark.kernels
-@pytest.mark.slow
-def test_compiled_graphs():
-    run_child("compiled")
+@pytest.mark.parametrize("check", [*OPS_BY_CHECK, *CALLS, SLOW])
+def test_check(results, check):
+    """Of an op: its program gives the bits and strides of its references."""
+    status, output = results[check]
+    assert status == 0, output[-4000:]
 
 
 def schema(text):
