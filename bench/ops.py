@@ -94,7 +94,20 @@ def elementwise(tokens: int, dtype: torch.dtype, modules: Any) -> Iterator[Bench
         reference("act_mul", "gelu_tanh_function"),
         *(gate, up),
     )
+    logits = random(1, tokens, INNER) * 30
+    yield bench(
+        "softcap",
+        lambda: ops.softcap(logits, 30.0),
+        reference("softcap", "in_its_dtype"),
+        *(logits, 30.0),
+    )
     q, k = random(1, tokens, HEADS, HEAD), random(1, tokens, KV_HEADS, HEAD)
+    yield bench(
+        "l2_norm",
+        lambda: ops.l2_norm(q, form="rsqrt", eps=EPS, cast="float32"),
+        reference("l2_norm", "by_rsqrt_in_float32"),
+        *(q, EPS),
+    )
     cos, sin = random(1, tokens, HEAD), random(1, tokens, HEAD)
     (q_norm, plain_q), (k_norm, plain_k) = (norms(modules, HEAD, dtype) for _ in range(2))
     qt, kt = q.transpose(1, 2), k.transpose(1, 2)

@@ -21,7 +21,8 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/cuda")]
 
 import simulated  # noqa: E402 - the driver comes before torch
 import torch  # noqa: E402
-from shapes import BF16, values  # noqa: E402
+from shapes import BF16, gated_arguments, values  # noqa: E402
+from tfrewrite import activations  # noqa: E402
 from traffic import Traffic, measure  # noqa: E402
 
 # Bytes a second, as in NVIDIA's data sheets.
@@ -31,6 +32,7 @@ PEAKS = {
     "B200": 8.0e12,  # DGX B200 data sheet: 64 TB/s of HBM3e for eight of them
 }
 HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD = 2560, 9728, 32, 8, 128
+SILU = activations.ACTS.index("SILU")
 TOKENS, FEW, MULTIPROCESSORS = 4096, 128, 4
 
 
@@ -50,9 +52,21 @@ def calls(tokens: int):
         "add_then_norm",
         (x, y, weight, 1e-6, 0),
     )
+    yield (
+        "layers with layer norms",
+        "add_layer_norm",
+        "add_then_norm",
+        (x, y, weight, weight.clone(), 1e-6, HIDDEN),
+    )
     heads = q.transpose(1, 2)
     yield "queries of linear attention", "l2_norm", "by_rsqrt_in_float32", (heads, 1e-6)
-    yield "mlp", "act_mul", "two_inputs", (0, gate, up)
+    gated = "cast_weight_then_gate"
+    for where, value in (("output of linear attention", q), ("the same, whole rows", x)):
+        w = values((value.shape[-1],), BF16, 10)
+        numbers = gated_arguments(gated, value, value.clone(), SILU, w)
+        yield where, "gated_rms_norm", gated, numbers
+    yield "as many logits", "softcap", "in_its_dtype", (gate, 30.0)
+    yield "mlp", "act_mul", "two_inputs", (SILU, gate, up)
     yield (
         "q_norm, k_norm, rope",
         "qk_norm_rope",

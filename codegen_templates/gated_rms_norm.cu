@@ -7,8 +7,9 @@
 // and gate in, x's size out, and the weight once; that is what it moves for whole rows up to 16384
 // wide (the weight once for each row of a block). Groups have a weight of their own, read from the
 // cache with each; wider rows are read twice. Work: one unit is one group, for up to 32 threads
-// where rows are narrow, else for 128, or a block of 512. Up to eight packs of 128 bits of x and
-// gate stay in a thread's registers.
+// where rows are narrow, for 128 or 512 where they have groups, else for a block of 256 or 512, so
+// that blocks are few and have several rows for their weight. Up to eight packs of 128 bits of x
+// and gate stay in a thread's registers.
 #include "codegen_templates/device_act.h"
 #include "codegen_templates/device_norm.h"
 #include "codegen_templates/gate_forms.h"
@@ -17,8 +18,10 @@
 #error "gated_rms_norm.cu needs ORDER, FORM, ACT, X_LAST and the dtypes"
 #endif
 
-TFR_CONSTANT int threads_of(int packs) {
+TFR_CONSTANT int threads_of(int packs, bool whole) {
     int threads = 1;
+    if (packs > 4 * 32 && whole)
+        return packs <= 256 ? 256 : 512;
     if (packs > 4 * 32)
         return packs <= 8 * 128 ? 128 : 512;
     while (threads < 32 && threads < packs)
@@ -31,10 +34,10 @@ enum {
     V = tfr_vector(tfr_promote(tfr_promote(X_DTYPE, GATE_DTYPE), OUT_DTYPE)),
     PACKS = (int)((X_LAST + V - 1) / V),
     WHOLE = FORM == NORM_GATE || FORM == GATE_NORM, // rows, not groups
-    T = threads_of(PACKS),
+    T = threads_of(PACKS, WHOLE),
     HELD = PACKS <= 8 * T,
     EACH = HELD ? (PACKS + T - 1) / T : 1,
-    ROWS = T <= 128 ? 256 / T : 1, // of a block at a time
+    ROWS = T < 256 ? 256 / T : 1, // of a block at a time
     WEIGHTED = ORDER == CAST_WEIGHT ? tfr_promote(X_DTYPE, WEIGHT_DTYPE) : TFR_F32
 };
 
@@ -99,9 +102,10 @@ template <bool ALIGNED> TFR_INLINE void norm(const tfr_device_args &a) {
     r.at[2] = a.part[0].data[2];
     weights weight[EACH] = {};
     if constexpr (WHOLE && HELD) {
+        const bool any = ROWS == 1 || blockIdx.x + (int64_t)group * gridDim.x < a.units;
 #pragma unroll
         for (int k = 0; k < EACH; k++)
-            if (begin + k * T * V < r.width)
+            if (any && begin + k * T * V < r.width)
                 weight[k] = weight_at<ALIGNED>(r, begin + k * T * V);
     }
     int turn = 0;

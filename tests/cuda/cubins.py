@@ -123,6 +123,7 @@ KERNELS = [
     Kernel("add and layer norm of 16384", *LAYER, _add_layer_norm(16384), 128, 256),
     Kernel("add and layer norm of 40000", *LAYER, _add_layer_norm(40000), 128, 256),
     Kernel("gated norm of 128", *GATED, _gated(GATED[1], 128), 56, 0),
+    Kernel("gated norm of 8192", *GATED, _gated(GATED[1], 8192), 88, 128),
     Kernel("gate and norm of 8 times 512", *GROUPS, _gated(GROUPS[1], 4096, 8), 112, 64),
     Kernel("l2 norm of 128", "l2_norm", "by_pow", _l2("by_pow", 128), 48, 0),
     Kernel("l2 norm of 16384", "l2_norm", "by_sqrt", _l2("by_sqrt", 16384), 112, 256),

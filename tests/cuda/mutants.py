@@ -41,16 +41,18 @@ from shapes import (  # noqa: E402
     exact,
     gated_arguments,
     heads_first,
+    l2_arguments,
     laid,
     norm_rope_arguments,
     rope_arguments,
     shifted,
+    special_rows,
     tables,
     values,
 )
 from tfrewrite import activations  # noqa: E402
 
-COUNT, SEED, SECONDS = 120, 5, 60
+COUNT, SEED, SECONDS = 130, 5, 60
 STEPS = 200000  # of a warp: far more than any call needs
 COUNTERS = ("requested_read_bytes", "requested_write_bytes", "sectors", "requests", "requests_128")
 DIED, SURVIVED, CAUGHT, INVALID = range(4)
@@ -118,6 +120,21 @@ def gated_calls(variant, width, dtype, groups=1, norm_first=1):
         for other in (weight, shifted(weight)):
             a = gated_arguments(variant, small, gate, silu, other, groups, norm_first)
             yield *a[:4], 1e-3, *a[5:]
+
+
+def l2_calls(variant, width, dtype):
+    for x in rows_of(width, dtype):
+        yield l2_arguments(variant, x, 1e-3)
+    yield l2_arguments(variant, values((5, width), dtype, 14) * 1e-2, 1e-3)
+
+
+def softcap_calls(dtype):
+    """Numbers of elements around what a pack and a block have, and more than all blocks; rows of few."""
+    for aligned in (True, False):
+        for shape in ((1, 1), (1, 7), (1, 2048), (3, 20), (1, 6, 1000), (2, 3, 5, 40), (3, 9008)):
+            for apart in (False, True):
+                yield laid(values(shape, dtype, 3, 40.0), aligned, apart), 30.0, 0.37
+        yield laid(special_rows(24, dtype), aligned), -2.0, 3.0
 
 
 def act_calls(variant, act, width, dtype):
@@ -218,7 +235,7 @@ class Subject:
 
 
 NORM, ADD = ("rms_norm", "cast_then_weight"), ("add_rms_norm", "add_then_norm")
-LAYER = ("add_layer_norm", "add_then_norm")
+LAYER, L2 = ("add_layer_norm", "add_then_norm"), ("l2_norm", "by_rsqrt_in_float32")
 SUBJECTS = [
     Subject("norm of 2048", *NORM, lambda: norm_calls(2048, BF16, BF16)),
     Subject("norm of 72", *NORM, lambda: norm_calls(72, F32, F16)),
@@ -237,9 +254,11 @@ SUBJECTS = [
         "gated_rms_norm",
         "gate_then_norm_of_groups",
         lambda: chain.from_iterable(
-            gated_calls("gate_then_norm_of_groups", 120, F16, groups) for groups in (3, 8, 120)
+            gated_calls("gate_then_norm_of_groups", 120, F16, groups) for groups in (1, 3, 8, 120)
         ),
     ),
+    Subject("l2 norm of 136", *L2, lambda: l2_calls(L2[1], 136, BF16)),
+    Subject("softcap", "softcap", "scaled", lambda: softcap_calls(BF16)),
     Subject("silu", "act_mul", "two_inputs", lambda: act_calls("two_inputs", "SILU", 24, BF16)),
     Subject(
         "gelu, interleaved",
