@@ -163,23 +163,27 @@ static bool is_sum_of_caller(const tfr_flow *flow, tfr_value value) {
     return false;
 }
 
-// NULL: nothing like a sum; "": a sum.
-static const char *why_no_sum(const tfr_flow *flow, tfr_value value) {
+// What the norm reads in place of a sum that is given here; NULL: nothing like one; "": the sum.
+static const char *why_no_sum(const tfr_flow *flow, tfr_value value, tfr_value *sum) {
     const tfr_vnode *n = tfr_flow_node(flow, value);
+    *sum = value;
     if (is_sum(flow, value))
         return "";
     if (n->op == TFR_V_OPAQUE && n->arg_count == 2 &&
         tfr_str_eq(tfr_names_text(flow->module->names, n->name), TFR_STR("+=")))
         return "the sum is made in place, with +=: whoever else holds the tensor sees it; it would "
                "have to be a new one";
-    if (n->op == TFR_V_PHI && (is_sum(flow, tfr_flow_arg(flow, value, 1).value) ||
-                               is_sum(flow, tfr_flow_arg(flow, value, 2).value)))
-        return "branch: the sum is made on one way of a branch alone; the norm would have to be "
-               "there too";
-    if (is_aten(flow, value, flow->module->words->to) &&
-        is_sum(flow, tfr_flow_arg(flow, value, 0).value))
+    for (uint32_t way = 1; n->op == TFR_V_PHI && way <= 2; way++) {
+        *sum = tfr_flow_arg(flow, value, way).value;
+        if (is_sum(flow, *sum))
+            return "branch: the sum is made on one way of a branch alone; the norm would have to "
+                   "be there too";
+    }
+    *sum = tfr_flow_arg(flow, value, 0).value;
+    if (is_aten(flow, value, flow->module->words->to) && is_sum(flow, *sum))
         return "the sum is cast before the norm reads it: the norm would have to read the sum "
                "itself";
+    *sum = value;
     if (is_left_of_sum(flow, value))
         return "what the norm reads comes out of a loop, try, with or match that the sum goes "
                "into: the sum would have to be made behind it";
@@ -189,25 +193,32 @@ static const char *why_no_sum(const tfr_flow *flow, tfr_value value) {
     return NULL;
 }
 
-const char *tfr_match_lookalike(const tfr_rule *rule, tfr_flow *flow, tfr_value root,
-                                tfr_value *at) {
+bool tfr_match_lookalike(tfr_near *out, const tfr_rule *rule, tfr_flow *flow, tfr_value root,
+                         const bool *used) {
     const tfr_vnode *p = tfr_flow_node(rule->flow, rule->roots[0]), *n = tfr_flow_node(flow, root);
-    tfr_arg norm = tfr_flow_arg(rule->flow, rule->roots[0], 0),
-            callee = tfr_flow_arg(flow, root, 0);
+    tfr_value norm = tfr_flow_arg(rule->flow, rule->roots[0], 0).value, sum;
+    tfr_arg callee = tfr_flow_arg(flow, root, 0), x = tfr_flow_arg(flow, root, 1);
     if (p->op != TFR_V_MODULE || p->arg_count != 2 ||
         !is_sum(rule->flow, tfr_flow_arg(rule->flow, rule->roots[0], 1).value) ||
         (n->op != TFR_V_MODULE && n->op != TFR_V_OPAQUE) || n->arg_count < 2)
-        return NULL;
-    const char *sums = why_no_sum(flow, tfr_flow_arg(flow, root, 1).value), *why;
-    for (uint32_t i = 0; sums && i < rule->param_count; i++) {
-        tfr_param_kind kind = rule->params[i].kind;
-        if (rule->params[i].value != norm.value)
-            continue;
-        *at = is_on_self(flow, root) ? root : callee.value;
-        if (n->op != TFR_V_MODULE || n->arg_count != 2 || !tfr_match_fits(flow, callee, kind, &why))
-            return why_no_norm(flow, root, kind);
-        *at = tfr_flow_arg(flow, root, 1).value;
-        return *sums ? sums : NULL;
+        return false;
+    uint32_t i = 0;
+    while (i < rule->param_count && rule->params[i].value != norm)
+        i++;
+    const char *why = why_no_sum(flow, x.value, &sum), *unfit;
+    if (!why || i == rule->param_count)
+        return false;
+    tfr_value at = x.value;
+    if (n->op != TFR_V_MODULE || n->arg_count != 2 ||
+        !tfr_match_fits(flow, callee, rule->params[i].kind, &unfit)) {
+        why = why_no_norm(flow, root, rule->params[i].kind);
+        at = is_on_self(flow, root) ? root : callee.value;
+    } else if (used[sum]) {
+        why = "the sum that the norm reads is part of another op's call: there is nothing left to "
+              "fuse";
     }
-    return NULL;
+    if (why && *why)
+        *out = (tfr_near){
+            .rule = rule, .matched = 1, .at = at, .root = root, .why = why, .sure = true};
+    return why && *why;
 }

@@ -117,15 +117,6 @@ static void note_failure(matcher *m, tfr_value pattern, tfr_value user, const ch
                           .why = why};
 }
 
-static void note_lookalike(matcher *m) {
-    tfr_value at;
-    const char *why =
-        m->near && !m->near->sure ? tfr_match_lookalike(m->rule, m->flow, m->root, &at) : NULL;
-    if (why)
-        *m->near = (tfr_near){
-            .rule = m->rule, .matched = 1, .at = at, .root = m->root, .why = why, .sure = true};
-}
-
 static void bind(matcher *m, tfr_value pattern, tfr_arg user) {
     m->map[pattern] = user;
     m->trail[m->trail_count++] = pattern;
@@ -317,10 +308,8 @@ bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_val
     m.map = count <= FEW_NODES ? map : TFR_NEW_ARRAY(arena, tfr_arg, count);
     m.trail = count <= FEW_NODES ? trail : TFR_NEW_ARRAY(arena, tfr_value, count);
     const tfr_vnode *u = tfr_flow_node(flow, root);
-    if (!match_node(&m, rule->roots[0], (tfr_arg){root, u->ast}) || !match_roots(&m, 1)) {
-        note_lookalike(&m);
+    if (!match_node(&m, rule->roots[0], (tfr_arg){root, u->ast}) || !match_roots(&m, 1))
         return false;
-    }
     tfr_arg *kept = TFR_NEW_ARRAY(arena, tfr_arg, count);
     memcpy(kept, m.map, count * sizeof *kept);
     *out = (tfr_match){

@@ -92,10 +92,10 @@ bool tfr_match_try(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, tfr_val
 bool tfr_match_narrow(tfr_match *out, const tfr_rule *rule, tfr_flow *flow, const tfr_match *wide,
                       tfr_arena *arena);
 
-// lookalike.c: why `root` is not the norm of a sum that the rule describes, and only looks like it;
-// `at`: what is to blame. NULL: it does not, or is.
-const char *tfr_match_lookalike(const tfr_rule *rule, tfr_flow *flow, tfr_value root,
-                                tfr_value *at);
+// lookalike.c: whether `root` only looks like the norm of a sum that the rule describes, and why it
+// is none. `used`: values that calls of ops take in.
+bool tfr_match_lookalike(tfr_near *out, const tfr_rule *rule, tfr_flow *flow, tfr_value root,
+                         const bool *used);
 
 // siblings.c: the matches of a rule on siblings, one after another.
 typedef struct tfr_apart { // a call that joined no other: where the cause stands, and the call

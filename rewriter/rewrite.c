@@ -213,8 +213,12 @@ static void choose_graph_rule(chooser *c, const tfr_rule *rule, tfr_near *near) 
         if (c->used[i] || (!call && (u->op != p->op || u->name != p->name)))
             continue;
         tfr_match match;
-        if (!tfr_match_try(&match, rule, c->flow, i, c->r->arena, rule->refusal.len ? NULL : near))
+        if (!tfr_match_try(&match, rule, c->flow, i, c->r->arena,
+                           rule->refusal.len ? NULL : near)) {
+            if (!near->sure)
+                tfr_match_lookalike(near, rule, c->flow, i, c->used);
             continue;
+        }
         if (rule->refusal.len && c->used[i])
             continue; // what it would be refused as is part of something larger
         if (rule->refusal.len)
