@@ -470,18 +470,19 @@ static tfr_module *edited_module(rewriter *r, const tfr_tree *tree) {
     return module;
 }
 
-// A changed function whose new graph differs; changed_count: all are the same.
-static uint32_t first_wrong(rewriter *r, const tfr_tree *tree, tfr_difference *found) {
+// Of the changed functions first .. end - 1 one whose new graph differs; `end`: none does.
+static uint32_t first_wrong(rewriter *r, const tfr_tree *tree, uint32_t first, uint32_t end,
+                            tfr_difference *found) {
     tfr_module *module = edited_module(r, tree);
     *found = (tfr_difference){.what = "the file has other functions"};
     if (!module)
-        return r->changed_count - 1;
-    for (uint32_t i = 0; i < r->changed_count; i++) {
-        const struct changed *f = &r->changed[i];
+        return end - 1;
+    for (; first < end; first++) {
+        const struct changed *f = &r->changed[first];
         if (!tfr_check_flows(f->flow, tfr_flow_build(module, f->function, f->flow->numbers), found))
-            return i;
+            break;
     }
-    return r->changed_count;
+    return first;
 }
 
 // A changed function whose edits alone tear the text: by halves, so that others stay.
@@ -500,34 +501,49 @@ static uint32_t find_torn(rewriter *r) {
     return first;
 }
 
-// The match that a difference speaks of: the last one around its place, else inside it; else the
-// last one.
-static uint32_t blamed(const rewriter *r, const struct changed *f, uint32_t ast) {
-    for (uint32_t pass = 0; pass < 2 && ast; pass++)
-        for (uint32_t i = f->count; i-- > 0;)
-            for (uint32_t k = 0; k < f->matches[i].member_count; k++) {
-                uint32_t part = tfr_flow_node(f->flow, f->matches[i].members[k])->ast;
-                if (part && tfr_tree_covers(&r->tree, pass ? ast : part, pass ? part : ast))
-                    return i;
-            }
-    return f->count - 1;
+static const char *const torn = "the edited text does not keep the tokens around it";
+
+static const char *unproved(rewriter *r, const char *what) {
+    return tfr_str_format(r->arena,
+                          "the rewritten text could not be proved equal, so it was taken back "
+                          "(%s): it would have to be written more plainly",
+                          what)
+        .data;
 }
 
-// Takes back a match of a function that the check does not accept.
-static void take_back(rewriter *r, uint32_t index, const tfr_difference *found) {
-    struct changed *f = &r->changed[index];
-    tfr_str reason =
-        tfr_str_format(r->arena,
-                       "the rewritten text could not be proved equal, so it was taken back (%s): "
-                       "it would have to be written more plainly",
-                       found->what);
-    tfr_misfit misfit = {blamed(r, f, found->old_ast), 0, reason.data};
-    do {
+// Whether a function can be written and proved with the matches that it has; else one must go.
+static bool is_accepted(rewriter *r, uint32_t index, tfr_misfit *misfit) {
+    if (!plan_function(r, &r->changed[index], misfit))
+        return false;
+    tfr_difference found = {.what = torn};
+    tfr_edits edits = {0};
+    tfr_tree *tree = TFR_NEW(r->arena, tfr_tree);
+    gather(r, &edits, index, index + 1);
+    if (parse_edited(r, tree, apply(r, &edits), &edits) &&
+        first_wrong(r, tree, index, index + 1, &found) > index)
+        return true;
+    *misfit = (tfr_misfit){r->changed[index].count - 1, 0, unproved(r, found.what)};
+    return false;
+}
+
+// Takes back the matches of a function that the check does not accept, each tried with those before
+// it: a difference does not say which of them it comes from.
+static void take_back(rewriter *r, uint32_t index) {
+    struct changed *f = &r->changed[index], all = *f;
+    bool fine = true; // by itself: it tears the text of others
+    f->matches = TFR_NEW_ARRAY(r->arena, tfr_match, all.count);
+    f->places = TFR_NEW_ARRAY(r->arena, tfr_place, all.count);
+    f->count = 0;
+    for (uint32_t i = 0; i < all.count; i++) {
+        f->matches[f->count] = all.matches[i];
+        f->places[f->count++] = all.places[i];
+        for (tfr_misfit misfit; f->count && !is_accepted(r, index, &misfit); fine = false)
+            drop_match(r, f, &misfit);
+    }
+    for (tfr_misfit misfit = {0, 0, unproved(r, torn)}; fine && f->count;)
         drop_match(r, f, &misfit);
-    } while (f->count && !plan_function(r, f, &misfit));
-    if (f->count)
-        return;
-    r->changed[index] = r->changed[--r->changed_count];
+    if (!f->count)
+        r->changed[index] = r->changed[--r->changed_count];
 }
 
 static int by_line(const void *a, const void *b) {
@@ -572,15 +588,15 @@ static void finish_report(rewriter *r) {
 static tfr_str prove(rewriter *r) {
     tfr_edits all = {0};
     while (r->changed_count) {
-        tfr_difference found = {.what = "the edited text does not keep the tokens around it"};
+        tfr_difference found;
         gather(r, &all, 0, r->changed_count);
         tfr_str text = apply(r, &all);
         tfr_tree *tree = TFR_NEW(r->arena, tfr_tree);
         bool whole = parse_edited(r, tree, text, &all);
-        uint32_t wrong = whole ? first_wrong(r, tree, &found) : find_torn(r);
+        uint32_t wrong = whole ? first_wrong(r, tree, 0, r->changed_count, &found) : find_torn(r);
         if (wrong == r->changed_count)
             return text;
-        take_back(r, wrong, &found);
+        take_back(r, wrong);
     }
     return r->src->bytes;
 }
