@@ -224,17 +224,17 @@ TFR_INLINE void turn_rows(const rope *r, int64_t rows, int64_t width, kind k) {
     }
 }
 
-// One column of one row, for what is too rare to have a function of its own: odd widths, one angle
-// for all columns, cos and sin or x and the result of unlike dtypes.
+// One column of one row, for what is too rare to have a function of its own: one angle for all
+// columns, cos and sin or x and the result of unlike dtypes.
 TFR_INLINE float turn_one(const rope *r, char *const *at, int64_t i) {
     int64_t half = r->width / 2, other, angle = i, own = i;
-    int second = reads_pairs(r->kind.layout) && writes_pairs(r->kind.layout) ? (int)(i & 1)
-                                                                             : i >= r->width - half;
+    int second =
+        reads_pairs(r->kind.layout) && writes_pairs(r->kind.layout) ? (int)(i & 1) : i >= half;
     if (writes_pairs(r->kind.layout)) {
         other = i ^ 1;
         angle = one_angle(r->kind.layout) ? i / 2 : i;
     } else {
-        other = second ? i - (r->width - half) : half + i; // width odd: as torch.cat has it
+        other = second ? i - half : half + i;
         angle = one_angle(r->kind.layout) && second ? i - half : i;
         if (reads_pairs(r->kind.layout)) {
             own = second ? 2 * (i - half) + 1 : 2 * i;
@@ -338,9 +338,8 @@ TFR_INLINE void describe(rope *r, const tfr_call *c, int part) {
 
 TFR_INLINE turn_function *pick(const rope *r, const tfr_call *c, int part) {
     (void)c;
-    return COS_DTYPE != SIN_DTYPE || r->angle_step == 0 || r->width % 2 != 0
-               ? turn_any_rows
-               : pick_kind(part, kind_of(c, part));
+    return COS_DTYPE != SIN_DTYPE || r->angle_step == 0 ? turn_any_rows
+                                                        : pick_kind(part, kind_of(c, part));
 }
 
 // cos and sin as they broadcast against q and k. Not 0: no such dimension.
@@ -357,8 +356,7 @@ TFR_INLINE int get_tables(const tfr_call *c, tfr_array *cos, tfr_array *sin) {
 static int angles_fit(const rope *r, int64_t angles) {
     int one = r->kind.layout == PAIRS_TO_HALF ? angles / 2 == 1
                                               : r->kind.layout != PAIRS_REPEAT && angles == 1;
-    int odd = r->kind.layout == HALF || r->kind.layout == HALF_BACK;
-    return r->copied >= 0 && (odd || r->width % 2 == 0) && (r->first == 0 || r->width > 0) &&
+    return r->copied >= 0 && r->width % 2 == 0 && (r->first == 0 || r->width > 0) &&
            (r->width == turning(angles, r->kind.layout) || (one && r->width > 0));
 }
 
@@ -441,7 +439,7 @@ static void tfr_run(const tfr_call *c, int64_t begin, int64_t end, void *scratch
     tfr_run_parts(c, begin, end, scratch, run_one);
 }
 
-// For each of q and k: x, cos, sin, out. One angle for all columns and odd widths have no kernel.
+// For each of q and k: x, cos, sin, out. One angle for all columns has no kernel.
 static int tfr_lay(const tfr_call *c, tfr_layout *l) {
     tfr_array cos, sin;
     get_tables(c, &cos, &sin);
@@ -449,7 +447,7 @@ static int tfr_lay(const tfr_call *c, tfr_layout *l) {
         const tfr_array *of[] = {&c->in[part], &cos, &sin, &c->out[part]};
         rope r;
         describe(&r, c, part);
-        if (r.angle_step == 0 || r.width % 2 != 0 || tfr_lay_part(l, of, 4))
+        if (r.angle_step == 0 || tfr_lay_part(l, of, 4))
             return 1;
         kind k = r.kind;
         int64_t turned = r.width / 2 / turned_vector(k.layout, r.width, k.x, k.out);

@@ -42,6 +42,36 @@ static tfr_name join_path(tfr_scope *s, tfr_arena *arena, tfr_str module, tfr_st
     return tfr_names_add(s->names, text);
 }
 
+// What `from typing import *` binds: types, with capitals, and functions, these or with
+// underscores.
+static bool typing_binds(tfr_str name) {
+    static const char *const words[] = {"cast",     "deprecated", "final",   "overload",
+                                        "override", "runtime",    "sentinel"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (tfr_str_eq(name, tfr_str_from(words[i])))
+            return true;
+    bool plain = true;
+    for (size_t i = 0; i < name.len; i++)
+        plain &= (name.data[i] >= 'a' && name.data[i] <= 'z') ||
+                 (name.data[i] >= '0' && name.data[i] <= '9');
+    return !plain && name.len > 1;
+}
+
+// `from module import *` may have rebound any name that was there before.
+static void add_wildcard(tfr_scope *s, tfr_str module, uint32_t node) {
+    bool typing =
+        tfr_str_eq(module, TFR_STR("typing")) || tfr_str_eq(module, TFR_STR("typing_extensions"));
+    for (uint32_t i = 0; i < s->bindings.count; i++) {
+        tfr_binding *b = &s->bindings.items[i];
+        if (typing && b->kind == TFR_BIND_IMPORT &&
+            !typing_binds(tfr_names_text(s->names, b->name)))
+            continue;
+        if (b->kind == TFR_BIND_IMPORT && !s->wildcard)
+            s->wildcard = node;
+        b->kind = TFR_BIND_MANY;
+    }
+}
+
 static void add_import(tfr_scope *s, tfr_arena *arena, uint32_t node, bool conditional) {
     const tfr_tree *t = s->tree;
     tfr_kind kind = tfr_tree_kind(t, node);
@@ -53,9 +83,8 @@ static void add_import(tfr_scope *s, tfr_arena *arena, uint32_t node, bool condi
         if (c == module)
             continue;
         tfr_kind k = tfr_tree_kind(t, c);
-        if (k == TFR_N_WILDCARD_IMPORT) { // may have rebound any name that was there before
-            for (uint32_t i = 0; i < s->bindings.count; i++)
-                s->bindings.items[i].kind = TFR_BIND_MANY;
+        if (k == TFR_N_WILDCARD_IMPORT) {
+            add_wildcard(s, from, node);
             continue;
         }
         uint32_t what = k == TFR_N_ALIASED_IMPORT ? tfr_tree_field(t, c, TFR_F_NAME) : c;

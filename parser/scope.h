@@ -72,7 +72,8 @@ typedef struct tfr_scope {
         tfr_function *items;
         uint32_t count, cap;
     } functions;
-    uint32_t strange;     // identifier that Python may read as another one; 0: none
+    uint32_t strange;  // identifier that Python may read as another one; 0: none
+    uint32_t wildcard; // the first `from x import *` that may rebind names imported before; 0: none
     uint32_t last_import; // last top-level import before the first class or function; 0: none
 } tfr_scope;
 

@@ -113,3 +113,15 @@ void tfr_remarks_scripted(rewriter *r) {
         }
     }
 }
+
+void tfr_remarks_wildcard(rewriter *r) {
+    if (!r->scope.wildcard)
+        return;
+    uint32_t line = 1, column;
+    tfr_source_position(r->src, r->tree.nodes[r->scope.wildcard].start, &line, &column);
+    r->report->note = tfr_str_format(
+        r->arena,
+        "after the import * of line %u no name imported before it is certain, torch or nn neither: "
+        "names would have to be imported one by one",
+        line);
+}

@@ -299,6 +299,14 @@ static void print_unread(tfr_buf *out, const tfr_report *report) {
     }
 }
 
+static void add_note(tfr_buf *out, const tfr_report *report) {
+    if (report->note.len) {
+        tfr_buf_add_str(out, TFR_STR(" ("));
+        add_safe(out, report->note);
+        tfr_buf_add_str(out, TFR_STR(")"));
+    }
+}
+
 static void print_file(tfr_buf *out, const tfr_report *report, bool color) {
     size_t fused = fused_total(report);
     size_t refused = report->refused.count;
@@ -309,11 +317,6 @@ static void print_file(tfr_buf *out, const tfr_report *report, bool color) {
         tfr_buf_add_str(out, refused ? TFR_STR(": no block fulfils every condition of a rule")
                                      : TFR_STR(": no block resembles what a rule describes"));
         end_style(out, color);
-        if (report->note.len) {
-            tfr_buf_add_str(out, TFR_STR(" ("));
-            add_safe(out, report->note);
-            tfr_buf_add_str(out, TFR_STR(")"));
-        }
     } else {
         add_styled(out, tfr_str_from(report->path), BOLD, color);
         tfr_buf_format(out, ": %zu block%s fused", fused, plural(fused));
@@ -321,6 +324,7 @@ static void print_file(tfr_buf *out, const tfr_report *report, bool color) {
             tfr_buf_format(out, ", %zu not", refused);
         }
     }
+    add_note(out, report);
     tfr_buf_add(out, "\n", 1);
     print_fused(out, report, color);
     print_refused(out, report, color);
@@ -524,11 +528,7 @@ void tfr_report_why(tfr_buf *out, const tfr_report *report, uint32_t line, bool 
     tfr_buf_add_str(out, line ? TFR_STR(": no candidate block contains this line")
                               : TFR_STR(": no block resembles what a rule describes"));
     end_style(out, color);
-    if (report->note.len) {
-        tfr_buf_add_str(out, TFR_STR(" ("));
-        add_safe(out, report->note);
-        tfr_buf_add_str(out, TFR_STR(")"));
-    }
+    add_note(out, report);
     tfr_buf_add(out, "\n", 1);
 }
 

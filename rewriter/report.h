@@ -46,7 +46,7 @@ typedef struct tfr_report {
     } reads;
     const tfr_error *error; // why the whole file was not read or rewritten; NULL: it was
     tfr_status status;      // of that error
-    tfr_str note;           // a sentence that explains why nothing was fused, or ""
+    tfr_str note;           // a sentence on why nothing, or not more, was fused; or ""
 } tfr_report;
 
 // A copy that needs nothing but `arena`.

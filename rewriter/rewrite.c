@@ -583,6 +583,7 @@ static void finish_report(rewriter *r) {
         qsort(r->report->refused.items, r->report->refused.count, sizeof *r->report->refused.items,
               refused_by_line);
     r->report->changed = r->changed_count > 0;
+    tfr_remarks_wildcard(r);
 }
 
 static tfr_str prove(rewriter *r) {

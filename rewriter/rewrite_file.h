@@ -44,10 +44,12 @@ typedef struct rewriter {
     sums; // that a match needs made at another place
 } rewriter;
 
-// remarks.c: comments that switch a part off, the name of tfrewrite's ops, scripted functions.
+// remarks.c: comments that switch a part off, the name of tfrewrite's ops, scripted functions,
+// what the report says of the whole file.
 void tfr_remarks_off(rewriter *r);
 void tfr_remarks_alias(rewriter *r);
 void tfr_remarks_scripted(rewriter *r);
+void tfr_remarks_wildcard(rewriter *r);
 // The edit that imports the ops.
 tfr_edit tfr_remarks_import(rewriter *r);
 

@@ -22,6 +22,12 @@ def rotate_half(x):
     return torch.cat((-x2, x1), dim=-1)
 
 
+def rotate_chunks(x):
+    """rotate_half, but for odd widths, where the first half is the larger one."""
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat((-x2, x1), dim=-1)
+
+
 def rotate_pairs(x):
     x1 = x[..., ::2]
     x2 = x[..., 1::2]
@@ -110,6 +116,24 @@ def half_both_given(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
 )
 def half_one_given(x: Tensor, cos: Tensor, sin: Tensor):
     return (x * cos) + (rotate_half(x) * sin)
+
+
+@ref(
+    "rope(q, k, cos, sin, layout='half_chunks')",
+    inner="rotate_chunks",
+    kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def chunks_both_given(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor):
+    return (q * cos) + (rotate_chunks(q) * sin), (k * cos) + (rotate_chunks(k) * sin)
+
+
+@ref(
+    "rope(x, cos, sin, layout='half_chunks')",
+    inner="rotate_chunks",
+    kernel="LAYOUT=HALF ROUND=EACH PARTIAL=NO GIVEN=YES",
+)
+def chunks_one_given(x: Tensor, cos: Tensor, sin: Tensor):
+    return (x * cos) + (rotate_chunks(x) * sin)
 
 
 @ref(
@@ -475,6 +499,18 @@ def rotate_half(x):
     x2 = x[..., x.shape[-1] // 2 :]
     return torch.cat((-x2, x1), dim=-1)
 """
+CHUNKS = """
+def rotate_half(x):
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat((-x2, x1), dim=-1)
+"""
+WIDTH = """
+def rotate(x, cos, sin):
+    first_half, second_half = torch.chunk(x, 2, dim=-1)
+    first_ = first_half * cos - second_half * sin
+    second_ = second_half * cos + first_half * sin
+    return torch.cat((first_, second_), dim=-1)
+"""
 PAIRS = """
 def rotate_half(x):
     x1 = x[..., 0::2]
@@ -501,6 +537,10 @@ REPEAT = (
     "cos = cos[..., : cos.shape[-1] // 2].repeat_interleave(2, dim=-1)",
     "sin = sin[..., : sin.shape[-1] // 2].repeat_interleave(2, dim=-1)",
 )
+TWICE = (
+    "cos = cos.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
+    "sin = sin.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
+)
 PARTIAL = (
     "width = cos.shape[-1]",
     "q_rot, q_pass = q[..., :width], q[..., width:]",
@@ -516,6 +556,10 @@ AS_Q = "return q_embed.to(dtype), k_embed.to(dtype)"
 def example(rotate, *lines, signature="q, k, cos, sin, unsqueeze_dim=1", call=CALL):
     body = "".join(f"    {line}\n" for line in lines)
     return f"{rotate}\n\ndef apply_rotary_pos_emb({signature}):\n{body}{call}"
+
+
+def example_of_one(rotate, *lines, signature="q, cos, sin, unsqueeze_dim=1"):
+    return example(rotate, *lines, signature=signature, call=ONE)
 
 
 HELPERS = example(HALF, *UNSQUEEZE, *ROTATE, BOTH, call="\n\nclass M(nn.Module):\n")
@@ -534,20 +578,16 @@ def apply_rotary_pos_emb(q, k, cos, sin):
     q = (q * cos) + (rotate_half(q) * sin)
     return q if k is None else (q, (k * cos) + (rotate_half(k) * sin))
 """
+FORWARD = """
+    def forward(self, q, k, cos, sin):
+        return apply_rotary_pos_emb(k, q, cos, sin)
+"""
 ACCEPT = {
     "half_one": [
-        example(
-            HALF,
-            *UNSQUEEZE,
-            "return (q * cos) + (rotate_half(q) * sin)",
-            call=ONE,
-            signature="q, cos, sin, unsqueeze_dim=1",
-        )
+        example_of_one(HALF, *UNSQUEEZE, "return (q * cos) + (rotate_half(q) * sin)"),
     ],
     "half_one_given": [
-        example(
-            HALF, "return (q * cos) + (rotate_half(q) * sin)", call=ONE, signature="q, cos, sin"
-        ),
+        example_of_one(HALF, "return (q * cos) + (rotate_half(q) * sin)", signature="q, cos, sin"),
         HALF + ONE_OF_TWO,
     ],
     "half_both_given": [
@@ -580,52 +620,36 @@ ACCEPT = {
         + ONE_OF_TWO.replace("half", "pairs")
     ],
     "pairs_both_given_as": [
-        """
-class M(nn.Module):
-    @staticmethod
-    def turn(angles, q, k):
-        sin, cos = angles.chunk(2, dim=-1)
-        sin = torch.stack([sin, sin], dim=-1).reshape_as(angles)
-        cos = torch.stack([cos, cos], dim=-1).reshape_as(angles)
-        rotated = torch.stack([-q[..., 1::2], q[..., ::2]], dim=-1).reshape_as(q)
-        q = q * cos + rotated * sin
-        rotated = torch.stack([-k[..., 1::2], k[..., ::2]], dim=-1).reshape_as(k)
-        k = k * cos + rotated * sin
-        return q, k
-"""
+        example(
+            "",
+            "turned = torch.stack([-q[..., 1::2], q[..., ::2]], dim=-1).reshape_as(q)",
+            "q = q * cos + turned * sin",
+            "turned = torch.stack([-k[..., 1::2], k[..., ::2]], dim=-1).reshape_as(k)",
+            "return q, k * cos + turned * sin",
+        )
     ],
-    "half_width_one_given": [
-        """
-def rotate(x, cos, sin):
-    first_half, second_half = torch.chunk(x, 2, dim=-1)
-    first_ = first_half * cos - second_half * sin
-    second_ = second_half * cos + first_half * sin
-    return torch.cat((first_, second_), dim=-1)
-"""
-    ],
+    "half_width_one_given": [WIDTH],
+    "chunks_both_given": [example(CHUNKS, *UNSQUEEZE, *ROTATE, BOTH)],
+    "chunks_one_given": [CHUNKS + ONE_OF_TWO],
     "half_both_back": [example(HALF.replace("(-x2, x1)", "(x2, -x1)"), *UNSQUEEZE, *ROTATE, BOTH)],
     "pairs_one_trailing_width": [
-        example(
+        example_of_one(
             PAIRS,
-            "cos = cos.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
-            "sin = sin.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
+            *TWICE,
             "rope_dim = cos.shape[-1]",
             "nope, rope = q[..., :-rope_dim], q[..., -rope_dim:]",
             "rope = ((rope.float() * cos) + (rotate_half(rope).float() * sin)).to(q.dtype)",
             "return torch.cat([nope, rope], dim=-1)",
-            signature="q, cos, sin, unsqueeze_dim=1",
-            call=ONE,
         )
     ],
     "pairs_width_one_given": [
-        example(
+        example_of_one(
             "",
             "first_half, second_half = q[..., ::2], q[..., 1::2]",
             "first_ = first_half * cos - second_half * sin",
             "second_ = second_half * cos + first_half * sin",
             "return torch.stack((first_, second_), dim=-1).flatten(-2)",
             signature="q, cos, sin",
-            call=ONE,
         )
     ],
     "pairs_both_float32_late": [
@@ -652,13 +676,7 @@ def apply_rotary_pos_emb_interleave(q, k, cos, sin, unsqueeze_dim=1):
 """
     ],
     "half_both_cast_back": [
-        example(
-            HALF,
-            "q_type, k_type = q.dtype, k.dtype",
-            *UNSQUEEZE,
-            *ROTATE,
-            "return q_embed.to(q_type), k_embed.to(k_type)",
-        )
+        example(HALF, *UNSQUEEZE, *ROTATE, "return q_embed.to(q.dtype), k_embed.to(k.dtype)")
     ],
     "half_both_float32": [
         example(HALF, *UNSQUEEZE, *FLOATS, "return q_embed.type_as(q), k_embed.type_as(k)")
@@ -675,15 +693,7 @@ def apply_rotary_pos_emb_interleave(q, k, cos, sin, unsqueeze_dim=1):
     ],
     "half_both_partial": [example(HALF, *UNSQUEEZE, *PARTIAL)],
     "half_width_both": [
-        """
-def rotate(x, cos, sin):
-    first_half, second_half = torch.chunk(x, 2, dim=-1)
-    first_ = first_half * cos - second_half * sin
-    second_ = second_half * cos + first_half * sin
-    return torch.cat((first_, second_), dim=-1)
-
-"""
-        + example("", *UNSQUEEZE, "return rotate(q, cos, sin), rotate(k, cos, sin)")
+        example(WIDTH, *UNSQUEEZE, "return rotate(q, cos, sin), rotate(k, cos, sin)")
     ],
     "pairs_both": [example(PAIRS, *UNSQUEEZE, *ROTATE, BOTH)],
     "pairs_both_float32": [
@@ -696,8 +706,7 @@ def rotate(x, cos, sin):
             HALF,
             "dtype = q.dtype",
             "q, k = q.float(), k.float()",
-            "cos = cos.unsqueeze(unsqueeze_dim).float()",
-            "sin = sin.unsqueeze(unsqueeze_dim).float()",
+            "cos, sin = cos.unsqueeze(unsqueeze_dim).float(), sin.unsqueeze(unsqueeze_dim).float()",
             *ROTATE,
             AS_Q,
         )
@@ -746,8 +755,8 @@ def rotate(x, cos, sin):
     "half_both_by_position": [
         example(
             HALF,
-            "cos = cos[position_ids].unsqueeze(unsqueeze_dim)",
-            "sin = sin[position_ids].unsqueeze(unsqueeze_dim)",
+            "cos, sin = cos[position_ids], sin[position_ids]",
+            *UNSQUEEZE,
             *ROTATE,
             BOTH,
             signature="q, k, cos, sin, position_ids, unsqueeze_dim=1",
@@ -755,29 +764,19 @@ def rotate(x, cos, sin):
         )
     ],
     "half_both": [
-        HELPERS
-        + """
-    def forward(self, q, k, position_embeddings):
-        cos, sin = position_embeddings
-        q, k = apply_rotary_pos_emb(q, k, cos, sin)
-        return q, k
-""",
-        HELPERS
-        + """
-    def forward(self, q, k, cos, sin):
-        return apply_rotary_pos_emb(k, q, cos, sin, unsqueeze_dim=2)
-""",
+        HELPERS + FORWARD,
+        HELPERS + FORWARD.replace("cos, sin):", "both):\n        cos, sin = both", 1),
+        HELPERS + FORWARD.replace("sin)\n", "sin, unsqueeze_dim=2)\n"),
     ],
 }
-FORWARD = """
-    def forward(self, q, k, cos, sin):
-        return apply_rotary_pos_emb(k, q, cos, sin)
-"""
 REJECT = [
     # no sign at all; the halves in their own places; both signs
     HELPERS.replace("(-x2, x1)", "(x2, x1)") + FORWARD,
     HELPERS.replace("(-x2, x1)", "(-x1, x2)") + FORWARD,
     HELPERS.replace("(-x2, x1)", "(-x2, -x1)") + FORWARD,
+    # three chunks; chunks of rows
+    CHUNKS.replace("2, dim=-1", "3, dim=-1").replace("x2 =", "x2, _ =") + ONE_OF_TWO,
+    CHUNKS.replace("2, dim=-1", "2, dim=-2") + ONE_OF_TWO,
     # the angles change places; the rotated one is another tensor
     HALF + ONE_OF_TWO.replace("(q) * sin", "(k) * sin").replace("(k * cos)", "(q * cos)"),
     # pairs of rows, not of columns
@@ -786,14 +785,11 @@ REJECT = [
     # pairs apart by another width
     VIEW.replace("-1, 2)", "2, -1)") + ONE_OF_TWO.replace("half", "pairs"),
     # what passes comes last, while the last columns turn
-    example(
+    example_of_one(
         PAIRS,
-        "cos = cos.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
-        "sin = sin.repeat_interleave(2, dim=-1).unsqueeze(unsqueeze_dim)",
+        *TWICE,
         "rest, last = q[..., : -cos.shape[-1]], q[..., -cos.shape[-1] :]",
         "last = ((last.float() * cos) + (rotate_half(rest).float() * sin)).to(q.dtype)",
         "return torch.cat([last, rest], dim=-1)",
-        signature="q, cos, sin, unsqueeze_dim=1",
-        call=ONE,
     ),
 ]

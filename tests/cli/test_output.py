@@ -55,6 +55,20 @@ def test_standard_input_from_a_pipe_that_is_slow(rewritten):
     assert (slow.returncode, out) == (0, rewritten)
 
 
+@pytest.mark.parametrize("command", [(), ("why",)])
+def test_an_import_of_everything_is_named(tmp_path, command):
+    """After `from x import *` torch may be anything; one before the imports changes nothing."""
+    path, everything = tmp_path / "modeling_star.py", b"from os.path import *\n"
+    for text, line in (
+        (EXAMPLE.replace(b"\nclass", b"\n" + everything + b"class", 1), True),
+        (everything + EXAMPLE, False),
+    ):
+        path.write_bytes(text)
+        done = run(*command, path)
+        said = f"after the import * of line {text[: text.find(everything)].count(10) + 1} no name"
+        assert (said in (done.stdout + done.stderr).decode()) == line
+
+
 def test_nothing_to_do_is_loud_and_done(tmp_path):
     path = tmp_path / "modeling_plain.py"
     path.write_bytes(PLAIN)

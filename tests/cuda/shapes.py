@@ -172,11 +172,6 @@ def act_numbers(variant) -> tuple:
 GIVEN, ONE, COS_PER_PAIR = "given", "_one", "_width"
 
 
-def is_even(variant) -> bool:
-    """Whether it needs an even width."""
-    return variant.startswith(("pairs", "half_width", "regrouped"))
-
-
 def tables(variant, batch, seq, head, dtype, make: Make = values) -> tuple:
     partial = variant.endswith("partial") or "trailing" in variant
     columns = max(2, head // 4 * 2) if partial else head

@@ -30,7 +30,6 @@ from shapes import (
     gated_arguments,
     has_weight,
     heads_first,
-    is_even,
     norm_arguments,
     norm_rope_arguments,
     rope_arguments,
@@ -396,31 +395,25 @@ def test_rope_mixed_dtypes(variant):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("head", sorted({*HEADS, *ODD_HEADS}))
+@pytest.mark.parametrize("head", HEADS)
 def test_rope_heads(head, dtype):
-    """Every layout; the references of one layout are the same kernel. Odd heads have none."""
+    """Every layout; the references of one layout are the same kernel."""
     layouts = ["half_width_both", "pairs_both", "pairs_both_repeat", "half_both_back"]
     layouts += ["pairs_width_one_given", "pairs_to_half_width_one_given"]
     for variant in ROPE[:1] + layouts + ROPE[-2:]:
-        if head % 2 and is_even(variant):
-            continue
         if head == 2 and (COS_PER_PAIR in variant or variant.startswith(("pairs_to", "regrouped"))):
             continue  # columns of width 1: torch.cat takes them for channels-last
         for transposed in (False, True):
             q = heads_first((1, 2, 3, head), dtype, 1, transposed)
             k = heads_first((1, 1, 3, head), dtype, 2, transposed)
             cos, sin = tables(variant, 1, 3, head, dtype)
-            path = "aten" if head % 2 else "cuda"
-            hold("rope", variant, *rope_arguments(variant, q, k, cos, sin), path=path)
+            hold("rope", variant, *rope_arguments(variant, q, k, cos, sin))
     for rest in (1, 8, 5):  # columns that are not rotated
-        if head > 1:
-            q, k = (values((1, h, 3, head + rest), dtype, h) for h in (2, 1))
-            cos, sin = values((1, 3, head), dtype, 3), values((1, 3, head), dtype, 4)
-            path = "aten" if head % 2 else "cuda"
-            hold("rope", "half_both_partial", q, k, cos, sin, 1, path=path)
-        if head % 2 == 0:
-            cos, sin = cos[..., : head // 2], sin[..., : head // 2]
-            hold("rope", "pairs_one_trailing_width", q, cos, sin, 1)
+        q, k = (values((1, h, 3, head + rest), dtype, h) for h in (2, 1))
+        cos, sin = values((1, 3, head), dtype, 3), values((1, 3, head), dtype, 4)
+        hold("rope", "half_both_partial", q, k, cos, sin, 1)
+        cos, sin = cos[..., : head // 2], sin[..., : head // 2]
+        hold("rope", "pairs_one_trailing_width", q, cos, sin, 1)
 
 
 @pytest.mark.parametrize("variant", ROPE)

@@ -1,5 +1,5 @@
-# The halves by chunk.
-# expect: told rope Attn.forward
+# The halves by chunk, in the helper's body: widths of cos and sin at unsqueeze_dim stay there.
+# expect: fused rope apply_rotary_pos_emb "layout=.half_chunks., inner=rotate_half"
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -28,10 +28,10 @@ class Minus(nn.Module):
         return x * cos - torch.cat((-x2, x1), dim=-1) * sin
 
 
-class Exchanged(nn.Module):
+class Doubled(nn.Module):
     def forward(self, x, cos, sin):
         x1, x2 = x.chunk(2, dim=-1)
-        return x * cos + torch.cat((-x2, x1), dim=-1) * cos + sin
+        return x * cos + torch.cat((-x2, x1), dim=-1) * 2 * sin
 
 
 class Axis(nn.Module):
@@ -72,7 +72,7 @@ class Four(nn.Module):
         return x * cos + torch.cat((-x2, x1), dim=-1) * sin
 
 
-KINDS = [Signs, NoSign, Order, Minus, Exchanged, Axis, CatAxis, Third, Other, Three, Four]
+KINDS = [Signs, NoSign, Order, Minus, Doubled, Axis, CatAxis, Third, Other, Three, Four]
 
 
 def cases(dtype):
