@@ -3,6 +3,7 @@
 #include "rewriter/rewrite_file.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "rewriter/check.h"
 #include "rewriter/rules.h"
@@ -526,19 +527,30 @@ static bool is_accepted(rewriter *r, uint32_t index, tfr_misfit *misfit) {
     return false;
 }
 
-// Takes back the matches of a function that the check does not accept, each tried with those before
-// it: a difference does not say which of them it comes from.
+// Takes back the matches of a function that the check does not accept, found by trying half as many
+// at once, and each with those before it: a difference does not say which of them it comes from.
 static void take_back(rewriter *r, uint32_t index) {
     struct changed *f = &r->changed[index], all = *f;
     bool fine = true; // by itself: it tears the text of others
     f->matches = TFR_NEW_ARRAY(r->arena, tfr_match, all.count);
     f->places = TFR_NEW_ARRAY(r->arena, tfr_place, all.count);
     f->count = 0;
-    for (uint32_t i = 0; i < all.count; i++) {
-        f->matches[f->count] = all.matches[i];
-        f->places[f->count++] = all.places[i];
-        for (tfr_misfit misfit; f->count && !is_accepted(r, index, &misfit); fine = false)
+    for (uint32_t i = 0, more = all.count; i < all.count;) {
+        tfr_misfit misfit;
+        more = more < all.count - i ? more : all.count - i;
+        memcpy(f->matches + f->count, all.matches + i, more * sizeof *f->matches);
+        memcpy(f->places + f->count, all.places + i, more * sizeof *f->places);
+        f->count += more;
+        bool accepted = is_accepted(r, index, &misfit);
+        if (!accepted && more > 1) {
+            f->count -= more;
+            more /= 2;
+            continue;
+        }
+        for (; f->count && !accepted; accepted = is_accepted(r, index, &misfit), fine = false)
             drop_match(r, f, &misfit);
+        i += more;
+        more *= 2;
     }
     for (tfr_misfit misfit = {0, 0, unproved(r, torn)}; fine && f->count;)
         drop_match(r, f, &misfit);
