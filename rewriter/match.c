@@ -114,6 +114,7 @@ static void note_failure(matcher *m, tfr_value pattern, tfr_value user, const ch
                           .at = user,
                           .root = m->root,
                           .expected = pattern,
+                          .before = m->map[pattern].value,
                           .why = why};
 }
 
@@ -221,9 +222,7 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
         uint32_t seq = tfr_flow_node(m->flow, m->root)->seq;
         bool same = tfr_flow_same_at(m->flow, m->map[pattern].value, user.value, seq);
         if (!same)
-            note_failure(m, pattern, user.value,
-                         "the nearest reference has one value here and before: this would have to "
-                         "be that value again");
+            note_failure(m, pattern, user.value, NULL);
         return same;
     }
     const tfr_vnode *p = tfr_flow_node(m->rule->flow, pattern);
@@ -260,17 +259,30 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
     return false;
 }
 
-tfr_str tfr_match_near_reason(const tfr_near *near, tfr_arena *arena) {
+// The text of a value, or its operation where it has none.
+static tfr_str text_of(const tfr_flow *f, tfr_value value, tfr_arena *arena) {
+    const tfr_tree *t = f->module->scope->tree;
+    tfr_str text = tfr_tree_quote(t, tfr_flow_node(f, value)->ast, arena);
+    return text.len ? tfr_str_format(arena, "`%.*s`", (int)text.len, text.data)
+                    : tfr_flow_describe(f, value, arena);
+}
+
+tfr_str tfr_match_near_reason(const tfr_near *near, const tfr_flow *flow, tfr_arena *arena) {
     if (near->why)
         return tfr_str_from(near->why);
-    const tfr_flow *ref = near->rule->flow;
-    const tfr_tree *t = ref->module->scope->tree;
-    tfr_str want = tfr_tree_quote(t, tfr_flow_node(ref, near->expected)->ast, arena);
-    want = want.len ? tfr_str_format(arena, "`%.*s`", (int)want.len, want.data)
-                    : tfr_flow_describe(ref, near->expected, arena);
+    if (near->before) {
+        tfr_str before = text_of(flow, near->before, arena);
+        return tfr_str_format(arena,
+                              "the op reads one value in several places, and the code has %.*s in "
+                              "one of them and this in another: it would have to be the same "
+                              "value, and not be written to in between",
+                              (int)before.len, before.data);
+    }
+    tfr_str want = text_of(near->rule->flow, near->expected, arena), rule = near->rule->label;
     return tfr_str_format(arena,
-                          "the nearest reference has %.*s here, which the code would need too",
-                          (int)want.len, want.data);
+                          "the nearest reference, %.*s, has %.*s in this place: the code "
+                          "would have to compute the same there",
+                          (int)rule.len, rule.data, (int)want.len, want.data);
 }
 
 // Roots after the first: already met inside the first, or searched among the function's nodes.

@@ -72,12 +72,13 @@ typedef struct tfr_near {
     tfr_value at;       // user's node where it failed; 0: none
     tfr_value root;     // user's node that was tried as the root
     tfr_value expected; // the rule's node there
+    tfr_value before;   // user's node that it stands for in another place; 0: none
     const char *why;    // in words, when the nodes alone do not say it
     bool sure;          // it is the rule's computation but for this: worth a reason by itself
 } tfr_near;
 
-// What the code would need for `near`, in a sentence.
-tfr_str tfr_match_near_reason(const tfr_near *near, tfr_arena *arena);
+// What the code would need for `near`, found in `flow`, in a sentence.
+tfr_str tfr_match_near_reason(const tfr_near *near, const tfr_flow *flow, tfr_arena *arena);
 
 // Bits for the operations that a graph holds.
 uint64_t tfr_match_features(const tfr_flow *flow);

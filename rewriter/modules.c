@@ -69,6 +69,15 @@ static uint32_t gives_itself(const tfr_tree *t, uint32_t function) {
     return 0;
 }
 
+static bool is_identity(const tfr_module *module, uint32_t ast) {
+    const tfr_tree *t = module->scope->tree;
+    ast = tfr_tree_unparen(t, ast);
+    uint32_t function =
+        tfr_tree_kind(t, ast) == TFR_N_CALL ? tfr_tree_field(t, ast, TFR_F_FUNCTION) : 0;
+    tfr_name path = function ? tfr_module_path(module, module->names, function) : 0;
+    return path && tfr_str_eq(tfr_names_text(module->names, path), TFR_STR("torch.nn.Identity"));
+}
+
 static tfr_module_kind kind_of_value(const tfr_module *module, uint32_t ast, uint32_t *of_class) {
     const tfr_tree *t = module->scope->tree;
     ast = tfr_tree_unparen(t, ast);
@@ -122,8 +131,12 @@ static tfr_module_kind kind_of_value(const tfr_module *module, uint32_t ast, uin
         if (tfr_tree_kind(t, yes) == TFR_N_NONE)
             return kind_of_value(module, no, of_class);
         tfr_module_kind kind = kind_of_value(module, yes, of_class);
-        bool same = kind == kind_of_value(module, no, &other) && other == *of_class;
-        return same ? kind : TFR_M_UNKNOWN;
+        tfr_module_kind otherwise = kind_of_value(module, no, &other);
+        if (kind == TFR_M_LINEAR && is_identity(module, no))
+            return kind; // the op calls what is no nn.Linear
+        if (otherwise == TFR_M_LINEAR && is_identity(module, yes))
+            return otherwise;
+        return kind == otherwise && other == *of_class ? kind : TFR_M_UNKNOWN;
     }
     default:
         return TFR_M_UNKNOWN;
@@ -282,10 +295,28 @@ bool tfr_module_extends(tfr_module *module, uint32_t class_index, tfr_module_kin
     return extends(module, class_index, kind);
 }
 
-bool tfr_module_wraps_linear(tfr_module *module, uint32_t class_index) {
-    module = tfr_module_of_class(module, &class_index);
+// Whether a class's forward is F.linear with an attribute of its own, maybe in one case of several.
+static bool multiplies_weight(tfr_module *module, uint32_t class_index) {
+    tfr_module *owner;
+    uint32_t forward;
+    if (!tfr_module_forward(module, class_index, &owner, &forward))
+        return false;
+    const tfr_flow *f = tfr_module_flow(owner, forward);
+    for (uint32_t i = 1; i < f->nodes.count; i++) {
+        const tfr_vnode *n = &f->nodes.items[i];
+        if (n->op == TFR_V_ATEN && n->arg_count > 1 &&
+            tfr_str_eq(tfr_names_text(owner->names, n->name), TFR_STR("linear")) &&
+            tfr_flow_node(f, tfr_flow_arg(f, i, 0).value)->op == TFR_V_PARAM &&
+            tfr_flow_node(f, tfr_flow_arg(f, i, 1).value)->op == TFR_V_ATTR)
+            return true;
+    }
+    return false;
+}
+
+bool tfr_module_wraps_linear(tfr_module *from, uint32_t number) {
+    uint32_t class_index = number, linears = 0, of;
+    tfr_module *module = tfr_module_of_class(from, &class_index);
     const tfr_class *cls = &module->scope->classes.items[class_index];
-    uint32_t linears = 0, of;
     if (extends(module, class_index, TFR_M_LINEAR))
         return true;
     for (uint32_t i = 0; i < cls->attributes.count; i++) {
@@ -295,7 +326,7 @@ bool tfr_module_wraps_linear(tfr_module *module, uint32_t class_index) {
             linear |= a->values[k] && kind_of_value(module, a->values[k], &of) == TFR_M_LINEAR;
         linears += linear;
     }
-    return linears == 1;
+    return linears == 1 || (!linears && multiplies_weight(from, number));
 }
 
 bool tfr_module_super_is_pure(tfr_module *module, uint32_t class_index) {

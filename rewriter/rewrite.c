@@ -80,7 +80,7 @@ static void report_near(rewriter *r, const tfr_flow *flow, const tfr_near *near)
     uint32_t block = tfr_flow_node(flow, near->root)->ast;
     block = block ? block : tfr_emit_call(flow, near->root);
     add_refused(r, flow, near->rule, ast ? ast : block, block,
-                tfr_match_near_reason(near, r->arena), near->root);
+                tfr_match_near_reason(near, flow, r->arena), near->root);
 }
 
 // ---- choosing -------------------------------------------------------------------------------
@@ -331,13 +331,28 @@ static void choose(chooser *c, uint64_t features) {
     }
 }
 
+static uint32_t guarded_methods(const rewriter *r, tfr_str name) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->changed_count; i++)
+        for (uint32_t m = 0; m < r->changed[i].count; m++) {
+            uint32_t via = r->changed[i].places[m].via_method;
+            count += via && tfr_str_eq(tfr_tree_text(&r->tree, via), name);
+        }
+    return count;
+}
+
 // Whether fused calls name the function as `via=`, of this run or of one before, and no other call
-// of it is left: what it computes then needs no call of its own inside.
+// of it is left: what it computes then needs no call of its own inside. Methods of one name are
+// told apart by nothing in the text, and count as one.
 static bool fused_everywhere(const rewriter *r, uint32_t function) {
     const tfr_tree *t = &r->tree;
     tfr_str name = tfr_names_text(&r->names, r->scope.functions.items[function].name);
     uint32_t calls = 0, guarded = r->guarded[function];
     bool before = false;
+    if (r->scope.functions.items[function].class_index != TFR_NO_CLASS) {
+        name = tfr_str_format(r->arena, "self.%.*s", (int)name.len, name.data);
+        guarded = guarded_methods(r, name);
+    }
     if (!guarded && !r->has_import)
         return false;
     for (uint32_t n = 1; n < t->count; n++) {
@@ -385,6 +400,20 @@ static void rewrite_function(rewriter *r, uint32_t function) {
         r->changed_cap = cap;
     }
     r->changed[r->changed_count++] = changed;
+}
+
+// A method that fused calls name as `via=` may have been rewritten before they were.
+static void drop_needless(rewriter *r) {
+    uint32_t kept = 0, count = r->changed_count;
+    bool *needless = TFR_NEW_ARRAY(r->arena, bool, count);
+    for (uint32_t i = 0; i < count; i++)
+        needless[i] =
+            r->scope.functions.items[r->changed[i].function].class_index != TFR_NO_CLASS &&
+            fused_everywhere(r, r->changed[i].function);
+    for (uint32_t i = 0; i < count; i++)
+        if (!needless[i])
+            r->changed[kept++] = r->changed[i];
+    r->changed_count = kept;
 }
 
 // ---- the file -------------------------------------------------------------------------------
@@ -632,10 +661,13 @@ static tfr_status rewriter_new(rewriter **out, const tfr_source *src, const tfr_
     tfr_remarks_off(r);
     tfr_remarks_alias(r);
     tfr_remarks_scripted(r);
-    for (int pass = 0; pass < 2; pass++) // methods first: a helper may be needed no more
+    for (int pass = 0; pass < 2; pass++) { // methods first: a helper may be needed no more
         for (uint32_t f = 0; f < r->scope.functions.count; f++)
             if ((r->scope.functions.items[f].class_index == TFR_NO_CLASS) == (pass == 1))
                 rewrite_function(r, f);
+        if (pass == 0)
+            drop_needless(r);
+    }
     return TFR_OK;
 }
 

@@ -44,13 +44,16 @@ static bool is_linear_call(const tfr_flow *f, tfr_value v) {
     return tfr_flow_node(f, tfr_flow_arg(f, v, 1).value)->op != TFR_V_KEYWORD;
 }
 
-// A call of a module of the file that has one nn.Linear inside, or derives from it.
+// A call of a module of the file that is more than an nn.Linear.
 static bool is_wrapped_call(tfr_flow *f, tfr_value v) {
     const tfr_vnode *n = tfr_flow_node(f, v);
     if ((n->op != TFR_V_MODULE && n->op != TFR_V_OPAQUE) || n->arg_count < 2 || n->in_call ||
         !n->ast)
         return false;
-    const tfr_vnode *callee = tfr_flow_node(f, tfr_flow_arg(f, v, 0).value);
+    tfr_arg given = tfr_flow_arg(f, v, 0); // of a method's call, what it is a method of
+    if (given.ast != tfr_tree_field(f->module->scope->tree, n->ast, TFR_F_FUNCTION))
+        return false;
+    const tfr_vnode *callee = tfr_flow_node(f, given.value);
     return callee->op == TFR_V_ATTR && callee->module == TFR_M_CLASS &&
            tfr_module_wraps_linear(f->module, callee->class_index);
 }
@@ -66,7 +69,8 @@ static void tell_wrapped(tfr_siblings *s) {
             *TFR_PUSH(s->arena, &s->apart) = (tfr_apart){
                 ast, i,
                 "these projections of one input are modules of a class that has an nn.Linear "
-                "inside, or derives from it: they would have to be exactly nn.Linear to be merged"};
+                "inside, derives from it or calls F.linear: they would have to be exactly "
+                "nn.Linear to be merged"};
         last = i;
     }
 }

@@ -242,7 +242,8 @@ def linear_attribute(module, cls, attr):
     for e in module.attribute(cls, base):
         text = ast.unparse(e)
         head = text.split("(")[0].split(".")[-1]
-        if "Linear" in head or head == "Conv1D" or head.endswith("ParallelExperts"):
+        # by its end: "Linear" may be a word of the architecture's name
+        if head.endswith(("Linear", "LinearLayer", "ParallelExperts")) or head == "Conv1D":
             return True
         if "[" in attr or head in ("ModuleList", "Sequential", "ModuleDict"):
             if "nn.Linear(" in text and head == "ModuleList":

@@ -101,6 +101,44 @@ def through_calls(out, entry, calls):
                     out[cls, family, line, kind] = out[of_function[function]]
 
 
+def through_methods(out, entry, module):
+    """A norm that a site computes by calling a method of its class is what became of it there."""
+    for (cls, family, line, kind), reason in list(out.items()):
+        if family != "rms_norm" or reason != SILENT or not kind.startswith("inline"):
+            continue
+        body = next((n for n in module.body if getattr(n, "name", None) == cls), module)
+        called = {
+            n.func.attr
+            for n in ast.walk(body)
+            if isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Attribute)
+            and ast.unparse(n.func.value) == "self"
+            and n.lineno <= line <= n.end_lineno
+        }
+        norms = [f for f in entry["fused"] if serves(f["op"], family) and f["class"] == cls]
+        if any(f["function"] in called for f in norms):
+            out[cls, family, line, kind] = None
+
+
+def through_helpers(out, entry, module):
+    """What a site does by calling a function is fused where a function that that one calls is, and
+    nothing in either was refused.
+    """
+    functions = {n.name: n for n in module.body if isinstance(n, ast.FunctionDef)}
+    refused = {r["function"] for r in entry["refused"] if not r["class"]}
+    for (cls, family, line, kind), reason in list(out.items()):
+        if reason != SILENT or kind not in functions or kind in refused:
+            continue
+        called = {
+            n.func.id
+            for n in ast.walk(functions[kind])
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+        }
+        fused = [f for f in entry["fused"] if serves(f["op"], family) and not f["class"]]
+        if any(f["function"] in called - refused for f in fused):
+            out[cls, family, line, kind] = None
+
+
 def judge(classes, entry, calls=()):
     """(class, family, line, kind) -> None if fused, else the reason. `calls` as calls_in has them."""
     out = {}
@@ -142,8 +180,13 @@ def measure(table, entries):
         has_functions = any(
             kind.startswith("function:") for _, kind in classes.get("", {}).get("rms_norm", ())
         )
-        text = (corpus.models_dir() / path).read_text(encoding="utf-8") if has_functions else ""
-        judged = judge(classes, entries[path], calls_in(text))
+        file = corpus.models_dir() / path
+        calls = calls_in(file.read_text(encoding="utf-8")) if has_functions else ()
+        judged = judge(classes, entries[path], calls)
+        if SILENT in judged.values():
+            module = ast.parse(file.read_text(encoding="utf-8"))
+            through_helpers(judged, entries[path], module)
+            through_methods(judged, entries[path], module)
         for (cls, family, line, kind), reason in judged.items():
             for column, (of, accepts, _) in COLUMNS.items():
                 if of == family and accepts(kind):

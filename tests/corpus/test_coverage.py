@@ -1,6 +1,7 @@
 """The list of candidates is what candidates.py finds; coverage does not fall; docs/COVERAGE.md is
 current."""
 
+import ast
 import json
 from types import SimpleNamespace
 
@@ -155,6 +156,42 @@ def test_norms_in_functions_are_judged_by_the_calls():
     assert fused(20) == {"function:unit"}
     text += "\n\n\ny = unit(3)\n"  # a call that is not fused
     assert fused(6) == {"function:turn", "inline:l2"}
+
+
+def test_helpers_are_judged_by_the_functions_that_they_call():
+    text = "def parts(x):\n    return [spin(p) for p in x]\ndef other(x):\n    return x + 1\n"
+    fused = {"op": "rope", "class": "", "function": "spin", "line": 1, "end_line": 2}
+
+    def left(*functions, refused=()):
+        keys = [("A", "rope", 30 + i, f) for i, f in enumerate(functions)]
+        judged = dict.fromkeys(keys, coverage.SILENT)
+        entry = {"fused": [fused], "refused": list(refused)}
+        coverage.through_helpers(judged, entry, ast.parse(text))
+        return [kind for (_, _, _, kind), reason in judged.items() if reason]
+
+    assert left("parts") == []
+    assert left("other", "elsewhere") == ["other", "elsewhere"]
+    for function in ("parts", "spin"):
+        assert left("parts", refused=[{"class": "", "function": function}]) == ["parts"]
+    fused["op"] = "rms_norm"
+    assert left("parts") == ["parts"]
+
+
+def test_norms_in_methods_are_judged_by_the_calls():
+    text = "class A:\n    def forward(self, x):\n        return self.norm(x), self.scale(x)\n"
+    fused = {"op": "l2_norm", "class": "A", "function": "norm", "line": 9, "end_line": 9}
+
+    def reason(line=3, **other):
+        key = ("A", "rms_norm", line, "inline:rms")
+        judged = {key: coverage.SILENT}
+        entry = {"fused": [{**fused, **other}]}
+        coverage.through_methods(judged, entry, ast.parse(text))
+        return judged[key]
+
+    assert reason() is None
+    for other in ({"line": 2}, {"function": "other"}, {"class": "B"}, {"op": "linears"}):
+        line = other.pop("line", 3)
+        assert reason(line, **other) == coverage.SILENT
 
 
 def test_worse_figures_are_named():

@@ -1,7 +1,7 @@
 # ChatGLM: [s, b, h] layout, one packed projection with few key heads, rotary cache stacked in the
 # last dimension, swiglu by chunk of one projection.
 # expect: fused rms_norm RMSNorm.forward
-# expect: refused rope apply_rotary_pos_emb "nearest reference has"
+# expect: refused rope apply_rotary_pos_emb "nearest reference, "
 # expect: not-fused add_rms_norm GLMBlock.forward
 # expect: not-fused linears
 import torch

@@ -1,7 +1,7 @@
 # Falcon: one key head for all queries inside a fused projection, taken apart by index; parallel
 # attention and MLP on one norm; rotation by methods of the embedding module.
 # expect: not-fused act_mul
-# expect: refused rope FRotary.forward "nearest reference has"
+# expect: refused rope FRotary.forward "nearest reference, "
 # expect: not-fused linears
 import torch
 from torch import nn

@@ -4,7 +4,7 @@
 # expect: fused act_mul MMLP.forward
 # expect: fused linears MMLP.forward
 # expect: fused linears MAttention.forward
-# expect: refused rms_norm rms_layernorm "nearest reference has"
+# expect: refused rms_norm rms_layernorm "nearest reference, "
 # expect: not-fused rms_norm MRMSNorm.forward
 # expect: not-fused rope MAttention.forward
 import math
