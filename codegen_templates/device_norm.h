@@ -123,10 +123,10 @@ TFR_INLINE void tfr_norm_square_in(const tfr_pack<DTYPE, V> &pack, float *sum) {
 
 // What an l2 norm divides by, or multiplies with, rounded after each step as its form says.
 template <int FORM, int DTYPE> TFR_INLINE float tfr_l2_length(float s, float eps) {
-    if (FORM == TFR_NORM_L2_RSQRT || FORM == TFR_NORM_L2_RSQRT_IN_FLOAT32)
+    if (tfr_l2_multiplies(FORM))
         return rsqrtf(s + eps);
     tfr_round<tfr_l2_squares(FORM, DTYPE), 1>(&s);
-    if (FORM == TFR_NORM_L2_SQRT)
+    if (FORM == TFR_NORM_L2_SQRT || FORM == TFR_NORM_L2_MEAN_SQRT)
         s += eps;
     tfr_round<tfr_l2_squares(FORM, DTYPE), 1>(&s);
     s = sqrtf(s);
@@ -149,7 +149,7 @@ TFR_INLINE float tfr_norm_root(float *sum, int turn, int width, float eps) {
             sum[i] += sum[i + d];
     const float total = tfr_row_sum<THREADS, BLOCK>(sum[0], turn);
     if constexpr (tfr_norm_is_l2(ORDER))
-        return tfr_l2_length<ORDER, DTYPE>(total, eps);
+        return tfr_l2_length<ORDER, DTYPE>(tfr_l2_means(ORDER) ? total / (float)width : total, eps);
     float root = rsqrtf(total / (float)width + eps);
     if (ORDER == TFR_NORM_ROOT_CAST)
         tfr_round<DTYPE, 1>(&root);

@@ -31,9 +31,12 @@ static int tfr_plan(tfr_call *c) {
         if (c->number[1] != -1 && c->number[1] != x->ndim - 1)
             return tfr_refuse(c, "l2_norm: the axis is not the last one");
     }
-    if (FORM == L2_RSQRT && X_DTYPE != TFR_F32)
+    if ((FORM == L2_RSQRT || FORM == L2_MEAN_RSQRT) && X_DTYPE != TFR_F32)
         return tfr_refuse(c, "l2_norm: torch's CPU rounds a 16-bit rsqrt in two ways");
-    tfr_out_like(&c->out[0], x, X_DTYPE);
+    if (FORM == L2_MEAN_RSQRT_IN_FLOAT32) // torch.rms_norm's result is contiguous
+        tfr_out_dense(&c->out[0], x, tfr_last(x), X_DTYPE);
+    else
+        tfr_out_like(&c->out[0], x, X_DTYPE);
     c->units = tfr_last(x) ? tfr_rows(x) : 0;
     c->grain = 1 + GRAIN / (tfr_last(x) + 1);
     return 0;
@@ -47,7 +50,7 @@ static float length_of(float s, float eps, int form, int dtype) {
     if (tfr_l2_multiplies(form))
         return 1.0F / tfr_sqrt(s + eps);
     s = rounded(s, each);
-    if (form == L2_SQRT)
+    if (form == L2_SQRT || form == L2_MEAN_SQRT)
         s = rounded(s + eps, each);
     s = rounded(tfr_sqrt(s), dtype);
     if (form == L2_NORM_ADD)
@@ -65,7 +68,8 @@ TFR_INLINE void norm_row(const char *x, char *out, int64_t n, float eps, int for
     const int each = tfr_l2_squares(form, dtype), multiplies = tfr_l2_multiplies(form);
     const float squares = each == TFR_F32 ? tfr_norm_squares(x, n, dtype)
                                           : tfr_norm_rounded_squares(x, n, dtype, each);
-    const float length = length_of(squares, eps, form, dtype);
+    const float over = tfr_l2_means(form) ? (float)n : 1.0F;
+    const float length = length_of(squares / over, eps, form, dtype);
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
         tfr_store(out, i, scaled(tfr_load(x, i, dtype), length, multiplies), dtype);

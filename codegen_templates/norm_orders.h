@@ -27,10 +27,13 @@
     X(RSQRT)                                                                                       \
     X(POW)
 // The forms of rules/l2_norm.py, which follow in the lists of its templates: y = x / length or, of
-// the first two, x * root.
+// those with RSQRT, x * root.
 #define TFR_L2_VALUES(X)                                                                           \
     X(L2_RSQRT)                                                                                    \
     X(L2_RSQRT_IN_FLOAT32)                                                                         \
+    X(L2_MEAN_RSQRT)                                                                               \
+    X(L2_MEAN_RSQRT_IN_FLOAT32)                                                                    \
+    X(L2_MEAN_SQRT)                                                                                \
     X(L2_SQRT)                                                                                     \
     X(L2_POW)                                                                                      \
     X(L2_NORM)                                                                                     \
@@ -43,12 +46,20 @@ enum { TFR_NORM_VALUES(TFR_NORM_NAME) TFR_L2_VALUES(TFR_NORM_NAME) };
 TFR_CONSTANT int tfr_norm_is_l2(int order) { return order >= TFR_NORM_L2_RSQRT; }
 
 TFR_CONSTANT int tfr_l2_multiplies(int form) {
-    return form == TFR_NORM_L2_RSQRT || form == TFR_NORM_L2_RSQRT_IN_FLOAT32;
+    return form == TFR_NORM_L2_RSQRT || form == TFR_NORM_L2_RSQRT_IN_FLOAT32 ||
+           form == TFR_NORM_L2_MEAN_RSQRT || form == TFR_NORM_L2_MEAN_RSQRT_IN_FLOAT32;
 }
 
-// The dtype that each square and their sum are rounded to: torch's norm rounds neither.
+// The root is that of the squares' mean.
+TFR_CONSTANT int tfr_l2_means(int form) {
+    return form == TFR_NORM_L2_MEAN_RSQRT || form == TFR_NORM_L2_MEAN_RSQRT_IN_FLOAT32 ||
+           form == TFR_NORM_L2_MEAN_SQRT;
+}
+
+// The dtype that each square and their sum or mean are rounded to: torch's norm rounds neither.
 TFR_CONSTANT int tfr_l2_squares(int form, int x) {
-    return form == TFR_NORM_L2_RSQRT || form == TFR_NORM_L2_SQRT || form == TFR_NORM_L2_POW
+    return form == TFR_NORM_L2_RSQRT || form == TFR_NORM_L2_SQRT || form == TFR_NORM_L2_POW ||
+                   form == TFR_NORM_L2_MEAN_SQRT
                ? x
                : TFR_F32;
 }

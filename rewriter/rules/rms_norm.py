@@ -74,6 +74,12 @@ def cast_by_weight_dtype(x: Tensor, weight: Param, eps: Scalar):
     return weight * x
 
 
+@ref("rms_norm(x, weight, eps, order='product_cast_weight')", kernel="ORDER=CAST_WEIGHT")
+def product_cast_then_weight(x: Tensor, weight: Param, eps: Scalar):
+    root = torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + eps)
+    return weight * (x * root).to(x.dtype)
+
+
 @ref("rms_norm(x, weight, eps, order='no_cast')", kernel="ORDER=NO_CAST")
 def weight_without_cast(x: Tensor, weight: Param, eps: Scalar):
     return weight * (x * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + eps))
@@ -217,6 +223,12 @@ ACCEPT = {
             "v = x.to(torch.float32).pow(2).mean(-1, keepdim=True)",
             "x = x * torch.rsqrt(v + self.variance_epsilon)",
             "return self.weight * x",
+        )
+    ],
+    "product_cast_then_weight": [
+        example(
+            "v = x.to(torch.float32).pow(2).mean(dim=-1, keepdim=True)",
+            "return (x * torch.rsqrt(v + self.variance_epsilon)).to(x.dtype) * self.weight",
         )
     ],
     "no_weight": [example("h = x.float()", MEAN, ROOT, "return h.type_as(x)")],

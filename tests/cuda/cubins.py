@@ -24,6 +24,7 @@ sys.path[:0] = [str(HERE.parents[1] / "python"), str(HERE)]
 import torch  # noqa: E402
 from shapes import (  # noqa: E402
     DTYPES,
+    FLOAT32_ALONE,
     act_arguments,
     gated_arguments,
     heads_first,
@@ -198,7 +199,9 @@ def every_reference() -> Iterator[Kernel]:
     for variant in variants("add_layer_norm"):
         yield Kernel(variant, "add_layer_norm", variant, _add_layer_norm(1024), 255, 20480)
     for variant in variants("l2_norm"):
-        if variant == "by_rsqrt" or variant.startswith("by_norm"):  # float32 alone; no operations
+        if variant in FLOAT32_ALONE or variant.startswith(
+            "by_norm"
+        ):  # float32 alone; no operations
             continue
         yield Kernel(variant, "l2_norm", variant, _l2(variant, 1024), 255, 256)
     for variant in variants("act_mul"):

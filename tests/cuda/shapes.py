@@ -140,6 +140,10 @@ def gated_arguments(variant, x, gate, act, weight, groups=1, norm_first=1) -> tu
     return x, gate, act, weight, 1e-6, *numbers
 
 
+# Forms of l2_norm that kernels take in float32 alone.
+FLOAT32_ALONE = ("by_rsqrt", "by_rsqrt_of_mean")
+
+
 def l2_arguments(variant, x, eps=1e-6) -> tuple:
     """Of l2_norm, over the last axis."""
     if variant in ("by_pow", "by_norm"):

@@ -8,7 +8,18 @@ import pytest
 import simulated
 import torch
 from holding import hold, variants
-from shapes import BF16, DTYPES, F32, every_rank, exact, l2_arguments, shifted, special_rows, values
+from shapes import (
+    BF16,
+    DTYPES,
+    F32,
+    FLOAT32_ALONE,
+    every_rank,
+    exact,
+    l2_arguments,
+    shifted,
+    special_rows,
+    values,
+)
 
 FORMS = variants("l2_norm")
 # Less than a pack, odd, one warp, several, the widest that stays in registers, wider.
@@ -26,7 +37,7 @@ def l2(variant, x, eps=1e-6):
 
 
 def dtypes_of(variant):
-    return (F32,) if variant == "by_rsqrt" else DTYPES
+    return (F32,) if variant in FLOAT32_ALONE else DTYPES
 
 
 @pytest.mark.parametrize("variant", FORMS)

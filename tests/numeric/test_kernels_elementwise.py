@@ -421,6 +421,7 @@ def test_gated_norm_refuses_what_torch_does_not_take():
 
 # ------------------------------------------------------------------ l2_norm
 L2 = OPS["l2_norm"].variants
+FLOAT32_ALONE = ("by_rsqrt", "by_rsqrt_of_mean")
 
 
 def l2_arguments(variant, x, eps=1e-6):
@@ -444,7 +445,7 @@ def assert_l2(variant, x, eps=1e-6):
 
 
 def l2_takes(variant, dtype):
-    return variant.name != "by_rsqrt" or dtype == F32
+    return variant.name not in FLOAT32_ALONE or dtype == F32
 
 
 @pytest.mark.parametrize("variant", L2, ids=[v.name for v in L2])
@@ -484,6 +485,7 @@ def test_l2_norm_refuses_what_its_rows_are_not():
         ("by_sqrt", (x, 1e-6, 0)),
         ("by_rsqrt", (x, 1e-6, -2)),
         ("by_rsqrt", (x.bfloat16(), 1e-6, -1)),
+        ("by_rsqrt_of_mean", (x.bfloat16(), 1e-6)),
         ("by_norm", (torch.tensor(2.0),)),
     ):
         with pytest.raises(RuntimeError, match="^tfr::l2_norm"):

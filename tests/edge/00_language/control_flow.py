@@ -3,6 +3,7 @@
 # expect: either rms_norm
 # expect: either act_mul
 # expect: either linears
+# expect: fused l2_norm AutocastOff.forward "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

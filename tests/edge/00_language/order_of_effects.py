@@ -2,6 +2,8 @@
 # expect: either rms_norm
 # expect: either act_mul
 # expect: either linears
+# expect: fused l2_norm WeightWritten.forward "form=.mean_rsqrt"
+# expect: fused l2_norm DtypeLate.forward "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -2,6 +2,7 @@
 # expect: either rms_norm
 # expect: either act_mul
 # expect: either linears
+# expect: fused l2_norm Norm._norm "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -8,6 +8,7 @@
 # expect: either rms_norm NoRounding.forward
 # expect: either rms_norm HalfMean.forward
 # expect: either rms_norm LateInput.forward
+# expect: fused l2_norm NoRounding.forward "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -5,6 +5,9 @@
 # expect: not-fused rms_norm Minus.forward
 # expect: either rms_norm Half.forward
 # expect: not-fused rms_norm Offset.forward
+# expect: fused l2_norm Two.forward "form=.mean_rsqrt"
+# expect: fused l2_norm Minus.forward "form=.mean_rsqrt"
+# expect: fused l2_norm Offset.forward "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -11,6 +11,7 @@
 # expect: not-fused rms_norm Near.forward
 # expect: not-fused rms_norm Positive.forward
 # expect: not-fused rms_norm Exponent.forward
+# expect: fused l2_norm Divide.forward "form=.mean_sqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,5 +1,6 @@
 # A flag of the instance says whether there is a weight at all.
 # expect: either rms_norm Norm.forward
+# expect: fused l2_norm Norm.forward "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

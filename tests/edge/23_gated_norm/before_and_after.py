@@ -5,6 +5,8 @@
 # expect: either rms_norm Between.forward
 # expect: fused gated_rms_norm Optional.forward "order=.gate_cast_weight"
 # expect: either act_mul
+# expect: fused l2_norm Before.forward "form=.mean_rsqrt"
+# expect: fused l2_norm Between.forward "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

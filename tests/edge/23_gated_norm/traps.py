@@ -3,6 +3,10 @@
 # expect: not-fused gated_rms_norm
 # expect: either rms_norm
 # expect: either act_mul
+# expect: fused l2_norm ListChanges.forward "form=.mean_rsqrt"
+# expect: fused l2_norm StarElsewhere.forward "form=.mean_rsqrt"
+# expect: fused l2_norm OtherBranch.forward "form=.mean_rsqrt"
+# expect: fused l2_norm TwoActivations.forward "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

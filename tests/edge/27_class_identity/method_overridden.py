@@ -1,6 +1,8 @@
 # The norm is in a method that somebody overrides: in a subclass of another file, on the class, on one instance.
 # expect: fused rms_norm Norm.forward "via=self._norm"
 # expect: not-fused rms_norm Base.forward
+# expect: fused l2_norm Norm._norm "form=.mean_rsqrt"
+# expect: fused l2_norm Base._norm "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -8,6 +8,8 @@
 # expect: refused add_layer_norm Adaptive.forward "nn.LayerNorm itself"
 # expect: refused add_layer_norm Centered.forward "nn.LayerNorm itself"
 # expect: not-fused add_layer_norm Inside.forward
+# expect: fused l2_norm Divided.forward "form=.mean_sqrt"
+# expect: fused l2_norm ByHand.forward "form=.mean_sqrt"
 # expect: not-fused add_rms_norm Inside.forward
 # expect: no-text "tfr\.add_"
 # expect: fused rms_norm Scaled.forward "unrounded"

@@ -1,6 +1,7 @@
 # One op is skipped.
 # args: --skip linears,rms_norm
 # expect: fused act_mul Mlp.forward
+# expect: fused l2_norm Norm.forward "form=.mean_rsqrt"
 import torch
 import torch.nn.functional as F
 from torch import nn
