@@ -12,6 +12,9 @@ from tfrewrite import activations
 
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 DTYPES = (F32, BF16, F16)
+# For sizes and arrangements, where the two 16-bit dtypes, one code but for the conversions that
+# other tests hold, take turns.
+WIDE_AND_NARROW = ((F32, BF16), (F32, F16))
 # Of act_mul's references: those that are one activation, and the numbers that others take.
 FUNCTIONS = {
     "gelu_tanh_function": "GELU_TANH",

@@ -22,6 +22,7 @@ from shapes import (
     INF,
     NAN,
     ODD_HEADS,
+    WIDE_AND_NARROW,
     WIDTHS,
     act_arguments,
     add_norm_arguments,
@@ -41,6 +42,14 @@ from shapes import (
 from tfrewrite import activations, kernels
 
 NORM_IDS = [v.name for _, v in NORMS]
+
+
+def sized(name, sizes):
+    """Parameters (name, dtype): every size in float32 and in one of 16 bits, by turns."""
+    pairs = [(n, d) for i, n in enumerate(sizes) for d in WIDE_AND_NARROW[i % 2]]
+    return pytest.mark.parametrize(f"{name}, dtype", pairs)
+
+
 PAIRS = list(itertools.product(DTYPES, repeat=2))
 # Of these, three at a time, each dtype on each side: what many references take turns at.
 TURNS = [[(d, DTYPES[(i + turn) % 3]) for i, d in enumerate(DTYPES)] for turn in range(3)]
@@ -92,8 +101,7 @@ def test_add_norm_dtypes(number, norm):
         hold("add_rms_norm", "add_then_norm", *arguments)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("width", WIDTHS)
+@sized("width", WIDTHS)
 def test_norm_widths(width, dtype):
     which = WIDTHS.index(width) + DTYPES.index(dtype)
     number, norm = NORMS[which % len(NORMS)]
@@ -188,8 +196,7 @@ def test_layer_norm_dtypes(x_dtype, residual_dtype):
         hold_layer_norm(*layer_norm_arguments(x, residual, affine))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("width", WIDTHS)
+@sized("width", WIDTHS)
 def test_layer_norm_widths(width, dtype):
     for rows in (0, 1, 5) if width <= 4096 else (1, 3):
         x, residual = values((rows, width), dtype, 1), values((rows, width), dtype, 3)
@@ -394,8 +401,7 @@ def test_rope_mixed_dtypes(variant):
         hold("rope", variant, *rope_arguments(variant, x, y, cos.to(c), sin.to(s)))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("head", HEADS)
+@sized("head", HEADS)
 def test_rope_heads(head, dtype):
     """Every layout; the references of one layout are the same kernel."""
     layouts = ["half_width_both", "pairs_both", "pairs_both_repeat", "half_both_back"]
@@ -517,8 +523,7 @@ def test_norm_rope_dtypes(number, norm):
         hold("qk_norm_rope", variant, *arguments)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("head", sorted({*HEADS, *ODD_HEADS}))
+@sized("head", (*HEADS, *ODD_HEADS))
 def test_norm_rope_heads(head, dtype):
     for variant in NORM_ROPE:
         arguments = norm_rope_arguments(variant, NORMS[0], (1, 3, 4, head), 2, (dtype, F32, dtype))
