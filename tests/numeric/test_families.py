@@ -79,15 +79,24 @@ def originals(request):
     return _originals.setdefault(test, {})
 
 
+_models: dict[tuple, torch.nn.Module] = {}
+
+
+def model(module, family, variant, attn, dtype):
+    """Built once for all tests: none leaves a model changed."""
+    key = module.__name__, variant, attn, dtype
+    if key not in _models:
+        _models[key] = harness.build(module, FAMILIES[family], variant, attn, dtype)
+    return _models[key]
+
+
 class Pair:
     """An original and a rewritten model with the same weights."""
 
     def __init__(self, modules, originals, mode, *case):
-        family, variant, attn, dtype = case
-        original, rewritten, self.recorder = modules(family, mode)
+        original, rewritten, self.recorder = modules(case[0], mode)
         self.mode, self.case, self.results = mode, case, originals
-        self.old = harness.build(original, FAMILIES[family], variant, attn, dtype)
-        self.new = harness.build(rewritten, FAMILIES[family], variant, attn, dtype)
+        self.old, self.new = model(original, *case), model(rewritten, *case)
         harness.copy_weights(self.old, self.new)
         if self.recorder:
             self.recorder.calls.clear()
