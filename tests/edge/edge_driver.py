@@ -569,11 +569,17 @@ def check_runs(
     beside: tuple[Files | None, Files | None] = (None, None),
 ) -> int:
     """Runs original and result on the same random numbers; the number of results compared."""
-    old = run_module(before, dtype, beside[0])
+    return check_result(run_module(before, dtype, beside[0]), after, dtype, bits, beside[1])
+
+
+def check_result(
+    old: list, after: bytes, dtype: torch.dtype, bits: bool = True, beside: Files | None = None
+) -> int:
+    """Holds the result against what the original gave."""
     if len(old) < 2:
         raise Fault("the input's cases() yields nothing, so nothing is tested")
     try:
-        new = run_module(after, dtype, beside[1])
+        new = run_module(after, dtype, beside)
     except Exception as error:
         raise Fault(
             f"the original runs, the result raises {type(error).__name__}: {error}"

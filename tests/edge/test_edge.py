@@ -17,6 +17,7 @@ from edge_driver import (
     Wanted,
     check_bytes,
     check_report,
+    check_result,
     check_runs,
     check_second_run,
     read_expectations,
@@ -89,12 +90,14 @@ def test_text(path):
 
 @pytest.mark.parametrize("path, dtype", RUNS)
 def test_equal(path, dtype):
-    data, out = path.read_bytes(), rewritten(path)
-    if out.text in (data, None):
-        # Nothing to compare, but the input must still be a program that runs.
-        assert len(run_module(data, getattr(torch, dtype))) > 1
-    else:
-        check_runs(data, out.text, getattr(torch, dtype))
+    """With the ops as references, and off."""
+    data, out, dtype = path.read_bytes(), rewritten(path), getattr(torch, dtype)
+    old = run_module(data, dtype)
+    assert len(old) > 1  # where nothing is rewritten the input must still be a program that runs
+    if out.text not in (data, None):
+        check_result(old, out.text, dtype)
+        with modes.running(modes.OFF):
+            check_result(old, out.text, dtype)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,15 +108,7 @@ def test_every_kind_has_an_input(kind):
     assert folders or made
 
 
-# ---------------------------------------------------------------- other ways to run the ops
-@pytest.mark.parametrize("path, dtype", RUNS)
-def test_equal_with_ops_off(path, dtype):
-    data, out = path.read_bytes(), rewritten(path)
-    if out.text not in (data, None):
-        with modes.running(modes.OFF):
-            check_runs(data, out.text, getattr(torch, dtype))
-
-
+# ---------------------------------------------------------------- kernels
 @pytest.fixture(scope="module")
 def paths():
     """Kernels for the rest of the module, and how often each path has been taken."""
