@@ -369,6 +369,16 @@ static uint32_t first_statement(const tfr_flow *flow, const tfr_match *m) {
     return first;
 }
 
+// act(gate(x)) * up(x): of an op, which gets both as arguments, act comes after up has run.
+static bool is_overtaken(const tfr_flow *flow, const tfr_match *m, const tfr_event *e) {
+    for (uint32_t i = 0; i < m->member_count; i++) {
+        const tfr_vnode *n = tfr_flow_node(flow, m->members[i]);
+        if ((n->op == TFR_V_ATEN || n->op == TFR_V_MODULE) && n->seq < e->seq)
+            return true;
+    }
+    return false;
+}
+
 static void check_effects(tfr_place *p, const tfr_flow *flow, const tfr_match *m) {
     uint32_t first = UINT32_MAX, last = 0;
     for (uint32_t i = 0; i < m->member_count + m->leaf_count; i++) {
@@ -391,7 +401,8 @@ static void check_effects(tfr_place *p, const tfr_flow *flow, const tfr_match *m
         bool in_leaf = false;
         for (uint32_t k = 0; k < m->leaf_count; k++)
             in_leaf |= inside(flow, e->ast, m->leaves[k].ast);
-        if (in_leaf && (p->home_count == 1 || e->statement == first_statement(flow, m)))
+        if (in_leaf && !is_overtaken(flow, m, e) &&
+            (p->home_count == 1 || e->statement == first_statement(flow, m)))
             continue;
         refuse(p, e->ast, tfr_match_obstacle(e));
     }

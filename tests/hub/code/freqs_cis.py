@@ -4,7 +4,7 @@
 # expect: fused add_rms_norm RefBlock.forward
 # expect: refused rope apply_rotary_emb "complex numbers"
 # expect: refused linears RefAttention.forward "exactly nn.Linear"
-# expect: refused act_mul FeedForward.forward "proved equal"
+# expect: refused act_mul FeedForward.forward "runs between its parts"
 # expect: refused linears FeedForward.forward "exactly nn.Linear"
 import torch
 import torch.nn.functional as F
