@@ -253,8 +253,9 @@ static void tell_roles(tfr_siblings *s) {
                 tfr_flow_same(f, tfr_flow_arg(f, one, 1).value, tfr_flow_arg(f, other, 1).value))
                 stay_apart(s, k, NULL,
                            "one of these projections of one input goes through an activation and "
-                           "the other does not: both would have to, or none, since an MLP and "
-                           "attention are kept apart");
+                           "the other does not: both would have to, or none and neither straight "
+                           "into another nn.Linear, since an MLP, adapters and attention are kept "
+                           "apart");
         }
 }
 

@@ -100,7 +100,7 @@ def of_another_axis_at_least_eps(x: Tensor, eps: Scalar, dim: Int):
 
 
 @refuse(
-    "the sum is clamped before its root, as for points of two numbers, where no kernel is faster: `.clamp(min=eps)` behind the root would be fused"
+    "the sum is clamped before its root, as for points of two numbers, where no kernel is faster: with x.norm(dim=-1, keepdim=True).clamp(min=eps) in its place it would be fused"
 )
 def of_at_least_eps_squared(x: Tensor, eps: Scalar):
     return x / torch.sqrt(x.pow(2).sum(-1, keepdim=True).clamp(min=eps))

@@ -472,7 +472,7 @@ def matrices(x: Tensor, angles: Tensor):
 
 
 @refuse(
-    "the halves are cut at an attribute, which need not be half of the width; cut at x.shape[-1] // 2 it would be fused"
+    "the halves are cut at an attribute, which need not be half of the width, and joined along a computed axis; cut at x.shape[-1] // 2 and joined along dim=-1 it would be fused"
 )
 def cut_at_a_number(x: Tensor, cos: Tensor, sin: Tensor, size: Scalar):
     x1, x2 = x[..., : size // 2], x[..., size // 2 :]
