@@ -4,6 +4,7 @@
 #include "parser/prescan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "parser/encoding.h"
 
@@ -39,6 +40,8 @@ typedef struct scan {
     const tfr_source *src;
     tfr_error *err;
     char *mask;
+    char *splats; // NULL, or the text whose splats become '~'
+    bool found;   // one of those
     const char *text;
     uint32_t pos, end;
     opener stack[STACK_SIZE];
@@ -46,7 +49,8 @@ typedef struct scan {
     indent indents[TFR_MAX_INDENTS];
     uint32_t indent_count;
     bool line_start;  // of a logical line: indentation counts
-    char last;        // last significant byte of this logical line, 0: none yet
+    char last;        // last significant byte of this logical line, 0: none yet; 'a': of the name
+    uint32_t name;    // that starts here
     bool wants_block; // the last logical line ended in ':'
 } scan;
 
@@ -374,6 +378,7 @@ static verdict scan_name(scan *s) {
         s->pos++;
     }
     s->last = 'a';
+    s->name = start;
     char next = peek(s, 0);
     if (next != '"' && next != '\'') {
         return GO_ON;
@@ -389,6 +394,37 @@ static verdict join_lines(scan *s) {
     }
     skip_escaped(s);
     return GO_ON;
+}
+
+// Whether a star that follows what was last read begins a splat, where it can also be a product.
+static bool begins_splat(const scan *s) {
+    static const char *const words[] = {"return", "yield", "in"};
+    if (s->last == ',' || s->last == '=' || s->last == '[') {
+        return true;
+    }
+    for (size_t i = 0; s->last == 'a' && i < sizeof words / sizeof *words; i++) {
+        size_t len = strlen(words[i]);
+        if (s->name + len <= s->pos && memcmp(s->text + s->name, words[i], len) == 0 &&
+            !is_name_byte(s->text[s->name + len])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void mark_splat(scan *s) {
+    const opener *open = top(s);
+    uint32_t next = s->pos + 1;
+    while (next < s->end && (s->text[next] == ' ' || s->text[next] == '\t')) {
+        next++;
+    }
+    // Of names and what is made of them the grammar has splats everywhere.
+    if ((open && (open->kind != BRACKET || open->open != '[')) || next == s->end ||
+        !strchr("[({\"'", s->text[next]) || !begins_splat(s)) {
+        return;
+    }
+    s->splats[s->pos] = '~';
+    s->found = true;
 }
 
 static verdict scan_code(scan *s) {
@@ -424,6 +460,9 @@ static verdict scan_code(scan *s) {
     default:
         break;
     }
+    if (c == '*' && s->splats) {
+        mark_splat(s);
+    }
     s->last = c;
     if (c == '(' || c == '[' || c == '{') {
         return push(s, (opener){.kind = BRACKET, .open = c, .at = s->pos++});
@@ -453,22 +492,31 @@ static verdict check_end(scan *s) {
     return GO_ON;
 }
 
-tfr_status tfr_prescan(const tfr_source *src, char *mask, tfr_error *err) {
-    scan s = {.src = src,
-              .err = err,
-              .mask = mask,
-              .text = src->text.data,
-              .end = (uint32_t)src->text.len,
-              .indent_count = 1,
-              .line_start = true};
+static verdict scan_all(scan *s, const tfr_source *src) {
+    s->src = src;
+    s->text = src->text.data;
+    s->end = (uint32_t)src->text.len;
+    s->indent_count = 1;
+    s->line_start = true;
     if (tfr_encoding_has_bom(src->bytes)) {
-        s.pos = TFR_BOM_LEN; // blanked, but no indentation
+        s->pos = TFR_BOM_LEN; // blanked, but no indentation
     }
     verdict v = GO_ON;
-    while (v == GO_ON && s.pos < s.end) {
-        bool in_text = s.depth && (top(&s)->kind == FSTRING || top(&s)->kind == FORMAT_SPEC);
-        v = in_text ? scan_fstring_text(&s) : scan_code(&s);
+    while (v == GO_ON && s->pos < s->end) {
+        bool in_text = s->depth && (top(s)->kind == FSTRING || top(s)->kind == FORMAT_SPEC);
+        v = in_text ? scan_fstring_text(s) : scan_code(s);
     }
+    return v;
+}
+
+bool tfr_prescan_splats(const tfr_source *src, char *text) {
+    scan s = {.splats = text};
+    return scan_all(&s, src) == GO_ON && s.found;
+}
+
+tfr_status tfr_prescan(const tfr_source *src, char *mask, tfr_error *err) {
+    scan s = {.err = err, .mask = mask};
+    verdict v = scan_all(&s, src);
     if (v == GO_ON) {
         v = check_end(&s);
     }

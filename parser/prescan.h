@@ -12,4 +12,9 @@
 // without a verdict.
 tfr_status tfr_prescan(const tfr_source *src, char *mask, tfr_error *err);
 
+// Puts a '~' for each star in `text`, a copy of the file's text, that is a splat outside of round
+// and curly brackets of what the grammar has there only inside: `return x, *[y]`. False: there is
+// none.
+bool tfr_prescan_splats(const tfr_source *src, char *text);
+
 #endif

@@ -2,8 +2,11 @@
 // indexes instead of asking, and repairs or refuses what the grammar gets wrong without an error.
 #include "parser/tree.h"
 
+#include "parser/prescan.h"
+
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <tree_sitter/api.h>
 
 const TSLanguage *tree_sitter_python(void);
@@ -11,6 +14,7 @@ const TSLanguage *tree_sitter_python(void);
 // Grammar numbers to ours: filled once, read-only afterwards.
 static pthread_once_t language_once = PTHREAD_ONCE_INIT;
 static uint8_t *kind_of_symbol;
+static TSSymbol splat_symbol, star_symbol;
 static uint8_t *field_of_id;
 
 static const char *const kind_names[TFR_N_KIND_COUNT] = {
@@ -42,6 +46,8 @@ static void language_init(void) {
             if (strcmp(kind_names[k], name) == 0)
                 kind_of_symbol[s] = (uint8_t)k;
     }
+    splat_symbol = ts_language_symbol_for_name(language, "list_splat", 10, true);
+    star_symbol = ts_language_symbol_for_name(language, "*", 1, false);
     uint32_t fields = ts_language_field_count(language);
     field_of_id = tfr_arena_alloc(forever, fields + 1);
     for (uint32_t f = 1; f <= fields; f++) {
@@ -137,12 +143,40 @@ uint32_t tfr_tree_walk(const tfr_tree *tree, uint32_t root, uint32_t node, bool 
     return 0;
 }
 
+static bool is_splat_item(uint8_t kind) {
+    return kind == TFR_N_EXPRESSION_LIST || kind == TFR_N_SUBSCRIPT || kind == TFR_N_LIST;
+}
+
+// Those that were parsed as unary operators (see parse) become splats; 0: all, else one that is no
+// item of anything, which only Python refuses.
+static uint32_t make_splats(const tfr_tree *tree, tfr_node *n) {
+    for (uint32_t i = 1; i < tree->count; i++) {
+        if (n[i].kind != TFR_N_UNARY || tree->src->text.data[n[i].start] != '*')
+            continue;
+        n[i].kind = TFR_N_LIST_SPLAT, n[i].symbol = splat_symbol;
+        n[n[i].child].symbol = star_symbol;
+        for (uint32_t c = n[i].child; c; c = n[c].next)
+            n[c].field = TFR_F_NONE;
+        uint32_t outer = i;
+        while (n[n[outer].parent].child == outer && !is_splat_item(n[n[outer].parent].kind)) {
+            outer = n[outer].parent;
+            if (n[outer].kind != TFR_N_BINARY && n[outer].kind != TFR_N_ATTRIBUTE &&
+                n[outer].kind != TFR_N_CALL && n[outer].kind != TFR_N_SUBSCRIPT)
+                return i;
+        }
+        if (!is_splat_item(n[n[outer].parent].kind))
+            return i;
+    }
+    return 0;
+}
+
 // `[*a.b]` comes as attribute(list_splat(a), b): turn it into list_splat(attribute(a, b)).
 static void repair_splat(const tfr_tree *tree, tfr_node *n, uint32_t splat) {
     for (;;) {
         uint32_t outer = n[splat].parent;
         uint8_t kind = n[outer].kind;
-        if ((kind != TFR_N_ATTRIBUTE && kind != TFR_N_CALL && kind != TFR_N_SUBSCRIPT) ||
+        if ((kind != TFR_N_ATTRIBUTE && kind != TFR_N_CALL && kind != TFR_N_SUBSCRIPT &&
+             kind != TFR_N_BINARY) ||
             n[outer].child != splat)
             return;
         uint32_t star = n[splat].child;
@@ -168,6 +202,13 @@ static void repair_splat(const tfr_tree *tree, tfr_node *n, uint32_t splat) {
     }
 }
 
+static tfr_status fail_to_parse(const tfr_source *src, uint32_t at, bool missing, tfr_error *err) {
+    return tfr_source_fail(err, TFR_E_REFUSED, src, at,
+                           "%s; the file is left as it is. Check it with `python -m py_compile`",
+                           missing ? "invalid Python: something is missing here"
+                                   : "invalid Python: this cannot be parsed");
+}
+
 static tfr_status fail_at_error(const tfr_source *src, TSTree *ts, tfr_error *err) {
     TSTreeCursor cursor = ts_tree_cursor_new(ts_tree_root_node(ts));
     uint32_t at = 0;
@@ -185,10 +226,7 @@ static tfr_status fail_at_error(const tfr_source *src, TSTree *ts, tfr_error *er
                 break;
     }
     ts_tree_cursor_delete(&cursor);
-    return tfr_source_fail(err, TFR_E_REFUSED, src, at,
-                           "%s; the file is left as it is. Check it with `python -m py_compile`",
-                           missing ? "invalid Python: something is missing here"
-                                   : "invalid Python: this cannot be parsed");
+    return fail_to_parse(src, at, missing, err);
 }
 
 static tfr_status copy_nodes(tfr_tree *tree, TSTree *ts, tfr_arena *arena, tfr_error *err) {
@@ -240,6 +278,9 @@ static tfr_status copy_nodes(tfr_tree *tree, TSTree *ts, tfr_arena *arena, tfr_e
             break;
     }
     ts_tree_cursor_delete(&cursor);
+    uint32_t wrong = status == TFR_OK ? make_splats(tree, nodes) : 0;
+    if (wrong)
+        status = fail_to_parse(tree->src, nodes[wrong].start, false, err);
     for (uint32_t i = 1; i < tree->count && status == TFR_OK; i++)
         if (nodes[i].kind == TFR_N_LIST_SPLAT)
             repair_splat(tree, nodes, i);
@@ -250,7 +291,16 @@ static tfr_status parse(tfr_tree *out, const tfr_source *src, const TSTree *old,
                         tfr_error *err) {
     TSParser *parser = ts_parser_new();
     ts_parser_set_language(parser, tree_sitter_python());
-    TSTree *ts = ts_parser_parse_string(parser, old, src->text.data, (uint32_t)src->text.len);
+    uint32_t len = (uint32_t)src->text.len;
+    TSTree *ts = ts_parser_parse_string(parser, old, src->text.data, len);
+    // The grammar has no `x, *[y]` outside of brackets, but unary operators everywhere.
+    if (ts && ts_node_has_error(ts_tree_root_node(ts))) {
+        char *text = memcpy(tfr_arena_alloc(arena, len), src->text.data, len);
+        if (tfr_prescan_splats(src, text)) {
+            ts_tree_delete(ts);
+            ts = ts_parser_parse_string(parser, old, text, len);
+        }
+    }
     ts_parser_delete(parser);
     *out = (tfr_tree){.src = src, .parsed = ts};
     if (!ts)

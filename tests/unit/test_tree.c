@@ -55,6 +55,61 @@ static void repairs(tfr_arena *arena) {
     }
 }
 
+// Splats outside of brackets, of what the grammar has only inside: each line by itself, all in one
+// file, and parsed again after an edit before them.
+static void splats(tfr_arena *arena) {
+    static const char *const cases[][2] = {
+        {"x = y, *[t]\n", "assignment(x expression_list(y list_splat(list(t))))"},
+        {"x = *[a for a in t], y\n",
+         "assignment(x expression_list(list_splat(list_comprehension(a for_in_clause(a t))) y))"},
+        {"x = y, *(t)\n",
+         "assignment(x expression_list(y list_splat(parenthesized_expression(t))))"},
+        {"x = y, * {t}.z(u)\n", "assignment(x expression_list(y "
+                                "list_splat(call(attribute(expression(t) z) argument_list(u)))))"},
+        {"x = y, *[t] + u * 2 | v, z\n",
+         "assignment(x expression_list(y list_splat(binary_operator(binary_operator(list(t) "
+         "binary_operator(u 2)) v)) z))"},
+        {"a[y, *[t]]\n", "subscript(a y list_splat(list(t)))"},
+        {"x = y, *\"ab\", 3 *[t]\n", "assignment(x expression_list(y list_splat(string(\" ab \")) "
+                                     "binary_operator(3 list(t))))"},
+    };
+    tfr_buf all = {.arena = arena};
+    tfr_source src;
+    tfr_tree tree, again;
+    tfr_error err;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_INT(parse(&tree, &src, cases[i][0], arena, &err), TFR_OK);
+        tfr_buf out = {.arena = arena};
+        shape(&tree, tfr_tree_first(&tree, tfr_tree_first(&tree, 1)), &out);
+        CHECK_STR(tfr_buf_str(&out), cases[i][1]);
+        tfr_tree_free(&tree);
+        tfr_buf_add_str(&all, tfr_str_from(cases[i][0]));
+    }
+    tfr_buf_add_str(&all, TFR_STR("def f(y, t):\n    for a in y, *[t]:\n        yield y, *[t]\n"
+                                  "    return *[t], y\n"));
+    tfr_str text = tfr_buf_str(&all),
+            edited = tfr_str_format(arena, "z = *[1], 2\n%.*s", (int)text.len, text.data);
+    CHECK_INT(parse(&tree, &src, text.data, arena, &err), TFR_OK);
+    tfr_source other;
+    CHECK_INT(tfr_source_from_bytes(&other, "x.py", edited, arena, &err), TFR_OK);
+    tfr_change change = {0, 0, 12};
+    CHECK_INT(tfr_tree_parse_again(&again, &other, &tree, &change, 1, arena, &err), TFR_OK);
+    uint32_t count = 0;
+    for (uint32_t i = 1; i < again.count; i++)
+        count += tfr_tree_kind(&again, i) == TFR_N_LIST_SPLAT;
+    CHECK_INT(count, sizeof cases / sizeof *cases + 4);
+    tfr_tree_free(&again);
+    tfr_tree_free(&tree);
+    // No splats, and nothing that Python has.
+    static const char *const wrong[] = {
+        "x = *[t]\n",     "x = y, *[t] < u\n",         "x = y, *[t] or u\n",
+        "x = y, **[t]\n", "x = y, *[t] if u else v\n", "*[t]\n"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_INT(parse(&tree, &src, wrong[i], arena, &err), TFR_E_REFUSED);
+        CHECK_HAS(err.message, "invalid Python");
+    }
+}
+
 static void errors(tfr_arena *arena) {
     static const struct {
         const char *text;
@@ -183,6 +238,7 @@ static void many_changes(tfr_arena *arena) {
 int main(void) {
     tfr_arena *arena = tfr_arena_new();
     repairs(arena);
+    splats(arena);
     errors(arena);
     depth(arena);
     parsing_again(arena);
