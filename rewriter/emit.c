@@ -458,6 +458,36 @@ static void choose_names(tfr_plan *p, uint32_t match, bool *absorbed) {
         o->names[r] = choose_name(p, match, r, choices[r], start_of(p, o->statement), absorbed);
 }
 
+// The right side of `a, b = first, second` whose items are the results of a match; 0: it is not so.
+static uint32_t unpacked_list(const tfr_plan *p, uint32_t match) {
+    const tfr_place *place = &p->places[match];
+    uint32_t list = tfr_plan_node(p, place->home[0])->parent, item, count = 0;
+    uint32_t assignment = tfr_plan_node(p, list)->parent;
+    if ((tfr_tree_kind(p->tree, list) != TFR_N_EXPRESSION_LIST &&
+         tfr_tree_kind(p->tree, list) != TFR_N_TUPLE) ||
+        tfr_tree_kind(p->tree, assignment) != TFR_N_ASSIGNMENT || p->matches[match].block)
+        return 0;
+    tfr_kind left = tfr_tree_kind(p->tree, tfr_tree_field(p->tree, assignment, TFR_F_LEFT));
+    if (left != TFR_N_PATTERN_LIST && left != TFR_N_TUPLE_PATTERN && left != TFR_N_LIST_PATTERN)
+        return 0;
+    for (item = tfr_tree_first(p->tree, list); item; item = tfr_tree_next(p->tree, item), count++)
+        if (count == place->home_count || place->home[count] != item)
+            return 0;
+    return count == place->home_count ? list : 0;
+}
+
+// Of the homes of a match, `list` alone.
+static void keep_home(tfr_plan *p, uint32_t match, uint32_t list) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < p->homes.count; i++) {
+        tfr_home h = p->homes.items[i];
+        if (h.match == match && h.root > 0)
+            continue;
+        p->homes.items[kept++] = h.match == match ? (tfr_home){list, match, 0} : h;
+    }
+    p->homes.count = kept;
+}
+
 static bool plan_output(tfr_plan *p, uint32_t match, bool *absorbed) {
     const tfr_match *m = &p->matches[match];
     const tfr_place *place = &p->places[match];
@@ -465,6 +495,11 @@ static bool plan_output(tfr_plan *p, uint32_t match, bool *absorbed) {
     *o = (tfr_output){.only_root = -1};
     if (place->home_count == 1)
         return true;
+    o->whole = unpacked_list(p, match);
+    if (o->whole) {
+        keep_home(p, match, o->whole);
+        return true;
+    }
     uint32_t first = UINT32_MAX, needed = 0, last_needed = 0;
     for (uint32_t r = 0; r < m->root_count; r++) {
         uint32_t s = tfr_flow_node(p->flow, m->roots[r])->statement;
@@ -545,12 +580,12 @@ static bool assigns_live(const tfr_plan *p, uint32_t statement, uint32_t home) {
 
 // Code whose result nobody reads is left as it is: what it may raise is all that it does.
 static bool check_read(tfr_plan *p) {
-    for (uint32_t m = 0; m < p->count; m++)
-        if (!p->outputs[m].insert &&
-            (!is_written(p, p->places[m].home[0]) ||
-             !assigns_live(p, tfr_flow_node(p->flow, p->matches[m].roots[0])->statement,
-                           p->places[m].home[0])))
+    for (uint32_t m = 0; m < p->count; m++) {
+        uint32_t s = tfr_flow_node(p->flow, p->matches[m].roots[0])->statement;
+        uint32_t home = p->outputs[m].whole ? p->outputs[m].whole : p->places[m].home[0];
+        if (!p->outputs[m].insert && (!is_written(p, home) || !assigns_live(p, s, home)))
             return tfr_plan_fail(p, m, 0, TFR_UNREAD);
+    }
     return true;
 }
 

@@ -19,7 +19,8 @@ typedef struct tfr_plan_mark {
 typedef struct tfr_output {
     bool insert; // a statement of its own, before `statement`
     uint32_t statement;
-    int only_root; // in place, one of several results: `call(...)[only_root]`; -1: all
+    int only_root;  // in place, one of several results: `call(...)[only_root]`; -1: all
+    uint32_t whole; // in place of this list of all results, which names unpack; 0: none
     tfr_str names[TFR_MAX_ROOTS];
 } tfr_output;
 

@@ -4,8 +4,8 @@
 # expect: fused act_mul MMLP.forward
 # expect: fused linears MMLP.forward
 # expect: fused linears MAttention.forward
-# expect: refused rms_norm rms_layernorm "nearest reference, "
-# expect: not-fused rms_norm MRMSNorm.forward
+# expect: fused rms_norm MRMSNorm.forward "order=.product_cast_weight., via=rms_layernorm"
+# expect: not-fused rms_norm rms_layernorm
 # expect: not-fused rope MAttention.forward
 import math
 

@@ -1,5 +1,6 @@
 # Norms that already add the residual: norm(x, residual) gives both.
 # expect: fused act_mul FusedLayer.forward
+# expect: fused l2_norm FusedNorm.forward "form=.mean_rsqrt"
 # expect: refused rms_norm FusedNorm.forward "(same|one) value"
 import torch
 from torch import nn
