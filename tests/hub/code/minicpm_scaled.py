@@ -5,6 +5,7 @@
 # expect: fused linears MMLP.forward
 # expect: fused linears MAttention.forward
 # expect: fused rms_norm MRMSNorm.forward "order=.product_cast_weight., via=rms_layernorm"
+# expect: fused add_rms_norm MLayer.forward
 # expect: not-fused rms_norm rms_layernorm
 # expect: not-fused rope MAttention.forward
 import math
