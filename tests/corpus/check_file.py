@@ -34,7 +34,7 @@ PURE_FUNCTIONS = set(
     torch.multiply torch.add torch.neg torch.sigmoid torch.tanh torch.relu torch.cat torch.concat
     torch.concatenate torch.stack torch.chunk torch.split torch.unbind torch.unsqueeze torch.flatten
     torch.repeat_interleave torch.view_as_complex torch.view_as_real
-    torch.clamp torch.norm torch.linalg.norm linalg.norm .norm .clamp_min F.normalize normalize
+    torch.clamp torch.norm torch.linalg.norm linalg.norm .norm .clamp_min F.normalize normalize F.rms_norm rms_norm
     F.silu F.gelu F.relu F.sigmoid F.linear len max min int slice tuple
     """.split()
 )
