@@ -211,8 +211,32 @@ static bool match_function_as_module(matcher *m, tfr_value pattern, tfr_value us
                       tfr_flow_arg(m->flow, user, 0));
 }
 
+#define REPEATED                                                                                   \
+    "this is computed twice: it would have to be computed once and given a name, since the op "    \
+    "takes "                                                                                       \
+    "it once, which changes the order in which its gradient is added up"
+
+static bool is_view(const matcher *m, tfr_name name) {
+    static const char *const views[] = {"slice",   "select",    "view",      "reshape", "transpose",
+                                        "permute", "unsqueeze", "squeeze",   "chunk",   "split",
+                                        "expand",  "flatten",   "unflatten", "unbind",  "narrow"};
+    tfr_str text = tfr_names_text(m->flow->module->names, name);
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        if (tfr_str_eq(text, tfr_str_from(views[i])))
+            return true;
+    return false;
+}
+
 static bool same_shape(const tfr_vnode *p, const tfr_vnode *u) {
     return p->op == u->op && p->name == u->name && p->arg_count == u->arg_count;
+}
+
+// Whether one value is computed at two places, by more than cuts and views: computed once, its
+// gradient would be added up, and rounded, in another order.
+static bool is_repeated(const matcher *m, tfr_value first, tfr_value second) {
+    const tfr_vnode *a = tfr_flow_node(m->flow, first), *b = tfr_flow_node(m->flow, second);
+    return first != second && a->op == TFR_V_ATEN && b->op == TFR_V_ATEN && a->ast != b->ast &&
+           !is_view(m, a->name);
 }
 
 static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
@@ -223,6 +247,10 @@ static bool match_node(matcher *m, tfr_value pattern, tfr_arg user) {
         bool same = tfr_flow_same_at(m->flow, m->map[pattern].value, user.value, seq);
         if (!same)
             note_failure(m, pattern, user.value, NULL);
+        if (same && is_repeated(m, m->map[pattern].value, user.value)) {
+            note_failure(m, pattern, user.value, REPEATED);
+            return false;
+        }
         return same;
     }
     const tfr_vnode *p = tfr_flow_node(m->rule->flow, pattern);

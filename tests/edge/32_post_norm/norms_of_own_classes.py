@@ -9,7 +9,7 @@
 # expect: refused add_layer_norm Centered.forward "nn.LayerNorm itself"
 # expect: not-fused add_layer_norm Inside.forward
 # expect: fused l2_norm Divided.forward "form=.mean_sqrt"
-# expect: fused l2_norm ByHand.forward "form=.mean_sqrt"
+# expect: refused l2_norm ByHand.forward "computed twice"
 # expect: not-fused add_rms_norm Inside.forward
 # expect: no-text "tfr\.add_"
 # expect: fused rms_norm Scaled.forward "unrounded"
