@@ -147,6 +147,12 @@ static bool is_splat_item(uint8_t kind) {
     return kind == TFR_N_EXPRESSION_LIST || kind == TFR_N_SUBSCRIPT || kind == TFR_N_LIST;
 }
 
+// What a splat may be parsed as the first part of, instead of around it.
+static bool is_around_splat(uint8_t kind) {
+    return kind == TFR_N_ATTRIBUTE || kind == TFR_N_CALL || kind == TFR_N_SUBSCRIPT ||
+           kind == TFR_N_BINARY;
+}
+
 // Those that were parsed as unary operators (see parse) become splats; 0: all, else one that is no
 // item of anything, which only Python refuses.
 static uint32_t make_splats(const tfr_tree *tree, tfr_node *n) {
@@ -160,8 +166,7 @@ static uint32_t make_splats(const tfr_tree *tree, tfr_node *n) {
         uint32_t outer = i;
         while (n[n[outer].parent].child == outer && !is_splat_item(n[n[outer].parent].kind)) {
             outer = n[outer].parent;
-            if (n[outer].kind != TFR_N_BINARY && n[outer].kind != TFR_N_ATTRIBUTE &&
-                n[outer].kind != TFR_N_CALL && n[outer].kind != TFR_N_SUBSCRIPT)
+            if (!is_around_splat(n[outer].kind))
                 return i;
         }
         if (!is_splat_item(n[n[outer].parent].kind))
@@ -174,10 +179,7 @@ static uint32_t make_splats(const tfr_tree *tree, tfr_node *n) {
 static void repair_splat(const tfr_tree *tree, tfr_node *n, uint32_t splat) {
     for (;;) {
         uint32_t outer = n[splat].parent;
-        uint8_t kind = n[outer].kind;
-        if ((kind != TFR_N_ATTRIBUTE && kind != TFR_N_CALL && kind != TFR_N_SUBSCRIPT &&
-             kind != TFR_N_BINARY) ||
-            n[outer].child != splat)
+        if (!is_around_splat(n[outer].kind) || n[outer].child != splat)
             return;
         uint32_t star = n[splat].child;
         uint32_t operand = tfr_tree_first(tree, splat);

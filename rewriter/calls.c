@@ -154,7 +154,6 @@ static bool arrange(tfr_builder *b, const tfr_module *table, const tfr_canon_row
         }
         uint32_t name = tfr_tree_field(t, p, TFR_F_NAME);
         uint32_t fallback = tfr_tree_field(t, p, TFR_F_VALUE);
-        uint32_t other = tfr_tree_field(t, p, TFR_F_TYPE); // dim: axis = None
         tfr_name key = tfr_names_find(b->flow->module->names, tfr_tree_text(t, name ? name : p));
         out[n] = (tfr_arg){0, 0};
         if (used < count) {
@@ -163,9 +162,7 @@ static bool arrange(tfr_builder *b, const tfr_module *table, const tfr_canon_row
             for (uint32_t k = 0; k < keyword_count; k++) {
                 bool first = n == 0 && (tfr_str_eq(text_of(b, keywords[k]), TFR_STR("input")) ||
                                         tfr_str_eq(text_of(b, keywords[k]), TFR_STR("self")));
-                bool named = keywords[k] == key || (other && tfr_str_eq(tfr_tree_text(t, other),
-                                                                        text_of(b, keywords[k])));
-                if (!out[n].value && (named || first))
+                if (!out[n].value && (keywords[k] == key || first))
                     out[n] = keyword_values[k], taken++;
             }
         }
